@@ -1,0 +1,400 @@
+"""Formats of the files that controller and agent share. Standard library only, Python >= 3.9.
+
+A launch directory holds
+  launch.json     LaunchDoc, written by the controller before the agent starts, never changed
+  agent.json      AgentIdent, written by the agent when it has detached
+  events.jsonl    one event a line (see EVENTS)
+  requests.jsonl  one RequestRecord a line
+  chunks.jsonl    per request, the arrival time of each chunk and the text of the answer
+  telemetry.jsonl one sample a line (GPUs only)
+  server.log      standard output and standard error of the server
+  scrapes/        raw payloads, named <trial_id>.<window>.<before|after>.<name>
+  outcome.json    last, written once by rename
+
+Lines end in a newline and are written whole, so a reader that stops at the last newline never
+sees half a record. Times ending in `_s` inside events and records are seconds of the node's
+monotonic clock, unless said to be an offset or a duration; `utc` is for display.
+
+A change of meaning raises WIRE_VERSION; golden files in the tests hold the bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any, Dict, List, Optional, Tuple
+
+WIRE_VERSION = 1
+
+LAUNCH_FILE = "launch.json"
+IDENT_FILE = "agent.json"
+EVENTS_FILE = "events.jsonl"
+REQUESTS_FILE = "requests.jsonl"
+CHUNKS_FILE = "chunks.jsonl"
+TELEMETRY_FILE = "telemetry.jsonl"
+LOG_FILE = "server.log"
+SCRAPES_DIR = "scrapes"
+OUTCOME_FILE = "outcome.json"
+
+NONCE_VARIABLE = "SWEEP_NONCE"
+
+PHASES = (
+    "claim", "clean", "start", "load", "ready",
+    "pin", "warmup", "flush", "throwaway", "scrape", "measure",
+    "collect", "stop", "verify", "release",
+)  # fmt: skip
+"""In order; `pin` to `measure` repeat for each trial and window."""
+
+EVENTS = {
+    "agent": "first line: pid, start_ticks, boot_id, wire, python, host, user, clock_utc",
+    "phase": "phase entered: phase, trial (or null), window (or null)",
+    "claim_wait": "who holds the claim: owner",
+    "busy": "someone else uses our GPUs: processes",
+    "server_started": "pid, start_ticks, port",
+    "port_open": "our process listens",
+    "healthy": "first good answer of the health call",
+    "first_token": "first generated token of the readiness request",
+    "milestone": "a load milestone in the log: name, line",
+    "pattern": "a fatal pattern in the log: name, line",
+    "server_exit": "returncode (negative: signal), phase",
+    "deadline": "a deadline passed: which (load, stall, request, trial, launch), limit_s",
+    "stall": "no progress for limit_s: gpu_busy (or null)",
+    "flush": "the cache flush: confirmed (bool), tries, status",
+    "window": "a window ended: trial, window, complete, start_s, end_s, requests_ok, "
+    "requests_error, output_tokens (null: not reported by the server)",
+    "trial_end": "trial, end (see TRIAL_ENDS), windows, detail",
+    "stopping": "someone asked: by (signal or verb)",
+    "stopped": "the server is gone: how (term, kill, itself), seconds",
+    "dirty": "what is left on the node: left (list of sentences)",
+    "clean": "proof: nothing of ours is left",
+    "error": "the agent itself failed: message, traceback",
+    "outcome": "last line: end, phase, clean",
+}
+"""Kinds of events with their fields beside v, n, t_s (monotonic), utc, event."""
+
+TRIAL_ENDS = ("complete", "errors", "stalled", "deadline", "server_exit", "stopped")
+"""complete: the repeat rule is satisfied; errors: too many requests failed."""
+
+OUTCOME_ENDS = (
+    "done", "server_exit", "load_timeout", "not_ready", "stalled", "claim_timeout", "busy",
+    "deadline", "stopped", "start_failed", "error",
+)  # fmt: skip
+"""How a launch ended. not_ready: healthy, but no token within the load deadline. stalled: no
+progress while loading. start_failed: the argv could not be executed."""
+
+Json = Dict[str, Any]
+KeyPath = List[Any]
+"""Keys and indices that lead into a JSON value."""
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A regular expression searched in each line of the server's log."""
+
+    name: str
+    regex: str
+
+
+@dataclass(frozen=True)
+class HttpCall:
+    """One plain HTTP request to the server; `ok` are the statuses that mean success."""
+
+    path: str
+    method: str = "GET"
+    body: Optional[Json] = None
+    ok: List[int] = field(default_factory=lambda: [200])
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Where things stand in a generation answer. Each entry is a list of alternative key paths:
+    the first that leads to a value that is not null counts. Streaming answers are searched in
+    every chunk and the last value found counts; `text_at` is joined over chunks."""
+
+    text_at: List[KeyPath]
+    output_tokens_at: List[KeyPath]
+    input_tokens_at: List[KeyPath]
+    cached_tokens_at: List[KeyPath] = field(default_factory=list)
+    tokens_so_far_at: List[KeyPath] = field(default_factory=list)
+    """Cumulative count inside each chunk, where the engine reports it."""
+    meta_at: Dict[str, KeyPath] = field(default_factory=dict)
+    """Raw values copied into the record's `meta` under the given names, as they are."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One generation request: JSON body and whether the answer streams (server-sent events)."""
+
+    path: str
+    body: Json
+    prompt: str
+    """The prompt's id in records."""
+    stream: bool = True
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """Windows stop after `min` when t_quantiles[n] * stdev / sqrt(n) / mean of the window
+    throughputs is at most relative_ci, and at `max` in any case. t_quantiles[n] is Student's
+    two-sided 95 % quantile for n windows, as a list indexed by n (0 and 1 are null)."""
+
+    min: int
+    max: int
+    relative_ci: float
+    t_quantiles: List[Optional[float]]
+
+
+@dataclass(frozen=True)
+class TrialDoc:
+    """What the agent does for one trial. A window sends `requests` once, in order, from a
+    closed loop of `concurrency` streams."""
+
+    trial_id: str
+    label: str
+    concurrency: int
+    requests: List[Request]
+    warmup: List[Request]
+    throwaway: Request
+    repeats: Repeats
+    answer: Answer
+    pin: List[HttpCall] = field(default_factory=list)
+    max_error_share: float = 0.05
+    """A window with a larger share of failed requests ends the trial with "errors"."""
+
+
+@dataclass(frozen=True)
+class EngineDoc:
+    """What the agent needs to know of the engine."""
+
+    name: str
+    health: HttpCall
+    ready: Request
+    ready_answer: Answer
+    flush: Optional[HttpCall]
+    """None: nothing to flush; requests themselves ask for a cold cache."""
+    scrapes: List[HttpCall]
+    milestones: List[Pattern]
+    fatal: List[Pattern]
+
+
+@dataclass(frozen=True)
+class Deadlines:
+    """Seconds; `launch_s` bounds the whole attempt."""
+
+    claim_s: float
+    load_s: float
+    stall_s: float
+    request_s: float
+    launch_s: float
+    stop_s: float = 20.0
+    """From SIGTERM to SIGKILL."""
+    verify_s: float = 30.0
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who claims: shown to others who find the claim held."""
+
+    user: str
+    host: str
+    sweep: str
+
+
+@dataclass(frozen=True)
+class LaunchDoc:
+    """launch.json: everything the agent needs, as data."""
+
+    sweep_id: str
+    launch_id: str
+    attempt: int
+    nonce: str
+    label: str
+    argv: List[str]
+    port_at: int
+    env: Dict[str, str]
+    unset: List[str]
+    cwd: Optional[str]
+    gpus: Optional[List[Any]]
+    """Indices or UUIDs; null: every GPU of the node, and none is a node without GPUs."""
+    on_busy: str
+    """fail or wait (at most deadlines.claim_s)."""
+    owner: Owner
+    engine: EngineDoc
+    trials: List[TrialDoc]
+    deadlines: Deadlines
+    simulated: bool = False
+    wire: int = WIRE_VERSION
+
+
+@dataclass(frozen=True)
+class AgentIdent:
+    """agent.json: which process runs this launch. Alive when pid, start_ticks (field 22 of
+    /proc/PID/stat) and boot_id all still match and the process is no zombie."""
+
+    pid: int
+    start_ticks: int
+    boot_id: str
+    wire: int = WIRE_VERSION
+
+
+@dataclass(frozen=True)
+class ServerIdent:
+    """The server process that the agent started."""
+
+    pid: int
+    start_ticks: int
+    port: int
+    returncode: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class FileProof:
+    """Size [bytes] and SHA-256 of a finished file."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """outcome.json: facts only; the controller classifies."""
+
+    end: str
+    """One of OUTCOME_ENDS."""
+    phase: str
+    """The phase in which it ended."""
+    detail: Optional[str]
+    server: Optional[ServerIdent]
+    patterns: List[str]
+    """Names of fatal patterns seen, in order, once each."""
+    log_tail: List[str]
+    """Last lines of server.log (at most 40)."""
+    clean: bool
+    left: List[str]
+    """What is left on the node when not clean."""
+    phases_s: Dict[str, float]
+    """Duration of each phase, summed over its visits."""
+    files: Dict[str, FileProof]
+    """Every other file of the directory, by relative name."""
+    wire: int = WIRE_VERSION
+
+
+@dataclass(frozen=True)
+class RequestRecord:
+    """One line of requests.jsonl. Offsets count from `sent_s`; null: did not happen or was not
+    reported, never 0."""
+
+    n: int
+    trial: Optional[str]
+    window: Optional[int]
+    role: str
+    """ready, warmup, throwaway or measure."""
+    prompt: str
+    stream: int
+    """Which of the concurrent streams sent it, from 0."""
+    sent_s: float
+    first_s: Optional[float]
+    """Offset of the first chunk with text."""
+    last_s: Optional[float]
+    """Offset of the last chunk with text."""
+    end_s: Optional[float]
+    """Offset of the end of the answer."""
+    status: Optional[int]
+    error: Optional[str]
+    chunks: int
+    """Chunks with text."""
+    first_chunk_tokens: Optional[int]
+    output_tokens: Optional[int]
+    input_tokens: Optional[int]
+    cached_tokens: Optional[int]
+    text_sha256: Optional[str]
+    meta: Json
+    v: int = WIRE_VERSION
+
+
+def encode(value: Any) -> str:
+    """Return one of this module's values as compact JSON on one line."""
+    document = asdict(value) if hasattr(value, "__dataclass_fields__") else value
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def _request(data: Json) -> Request:
+    return Request(**data)
+
+
+def _call(data: Json) -> HttpCall:
+    return HttpCall(**data)
+
+
+def _trial(data: Json) -> TrialDoc:
+    values = dict(data)
+    values["requests"] = [_request(item) for item in data["requests"]]
+    values["warmup"] = [_request(item) for item in data["warmup"]]
+    values["throwaway"] = _request(data["throwaway"])
+    values["repeats"] = Repeats(**data["repeats"])
+    values["answer"] = Answer(**data["answer"])
+    values["pin"] = [_call(item) for item in data["pin"]]
+    return TrialDoc(**values)
+
+
+def _engine(data: Json) -> EngineDoc:
+    values = dict(data)
+    values["health"] = _call(data["health"])
+    values["ready"] = _request(data["ready"])
+    values["ready_answer"] = Answer(**data["ready_answer"])
+    values["flush"] = _call(data["flush"]) if data["flush"] else None
+    values["scrapes"] = [_call(item) for item in data["scrapes"]]
+    values["milestones"] = [Pattern(**item) for item in data["milestones"]]
+    values["fatal"] = [Pattern(**item) for item in data["fatal"]]
+    return EngineDoc(**values)
+
+
+class WireMismatch(ValueError):
+    """A file speaks another version of the formats; the message names both."""
+
+
+def _checked(data: Json, what: str) -> Json:
+    spoken = data.get("wire")
+    if spoken != WIRE_VERSION:
+        raise WireMismatch(
+            "%s speaks wire version %s, this program speaks %s" % (what, spoken, WIRE_VERSION)
+        )
+    return dict(data)
+
+
+def decode_launch(text: str) -> LaunchDoc:
+    """Read launch.json. Raises WireMismatch, ValueError, TypeError or KeyError."""
+    values = _checked(json.loads(text), LAUNCH_FILE)
+    values["owner"] = Owner(**values["owner"])
+    values["engine"] = _engine(values["engine"])
+    values["trials"] = [_trial(item) for item in values["trials"]]
+    values["deadlines"] = Deadlines(**values["deadlines"])
+    return LaunchDoc(**values)
+
+
+def decode_ident(text: str) -> AgentIdent:
+    """Read agent.json. Raises WireMismatch, ValueError, TypeError or KeyError."""
+    return AgentIdent(**_checked(json.loads(text), IDENT_FILE))
+
+
+def decode_outcome(text: str) -> Outcome:
+    """Read outcome.json. Raises WireMismatch, ValueError, TypeError or KeyError."""
+    values = _checked(json.loads(text), OUTCOME_FILE)
+    if values["server"] is not None:
+        values["server"] = ServerIdent(**values["server"])
+    values["files"] = {name: FileProof(**proof) for name, proof in values["files"].items()}
+    return Outcome(**values)
+
+
+def decode_request(line: str) -> RequestRecord:
+    """Read one line of requests.jsonl. Raises ValueError or TypeError."""
+    return RequestRecord(**json.loads(line))
+
+
+def whole_lines(data: bytes) -> Tuple[List[str], int]:
+    """Split `data` into its whole lines and return them with the bytes they took."""
+    end = data.rfind(b"\n") + 1
+    if end == 0:
+        return [], 0
+    return data[: end - 1].decode("utf-8", "replace").split("\n"), end

@@ -1,0 +1,1 @@
+"""Values that the whole program shares: frozen, without I/O."""

@@ -1,0 +1,161 @@
+"""The experiment: the file after validation, every shorthand expanded.
+
+`spec/load.py` makes these values; nothing else does. Mappings are plain dicts that nobody
+changes. Seconds and bytes are in the names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+Scalar: TypeAlias = str | int | float | bool
+"""A value of an engine argument; True is a bare flag, False leaves the flag out."""
+
+
+@dataclass(frozen=True)
+class NodeSpec:
+    """A machine to launch on; `host` None is this machine."""
+
+    host: str | None = None
+    gpus: tuple[int | str, ...] | None = None
+    """Indices or UUIDs; None: all that the node has, and none is a node without GPUs."""
+    on_busy: Literal["fail", "wait"] = "fail"
+    workdir: str | None = None
+    """Launch directories go below it, on the node; None: the agent's default."""
+
+    @property
+    def name(self) -> str:
+        """The name in tables and messages."""
+        return self.host or "local"
+
+
+@dataclass(frozen=True)
+class EngineSpec:
+    """The server that is relaunched, before any configuration is applied."""
+
+    kind: str
+    model: str
+    command: tuple[str, ...] | None = None
+    """Start of the argv, when not the engine's own default."""
+    python: str | None = None
+    draft_model: str | None = None
+    algorithm: str | None = None
+    args: Mapping[str, Scalar] = field(default_factory=dict)
+    env: Mapping[str, str | None] = field(default_factory=dict)
+    """None makes sure that the variable is unset."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A named bundle laid over the engine; the one named "default" is empty unless given."""
+
+    name: str
+    env: Mapping[str, str | None] = field(default_factory=dict)
+    args: Mapping[str, Scalar] = field(default_factory=dict)
+    draft_model: str | None = None
+    python: str | None = None
+
+
+@dataclass(frozen=True)
+class Axes:
+    """What is varied. Empty axis: the engine's default, not swept."""
+
+    num_steps: tuple[int, ...] = ()
+    topk: tuple[int, ...] = (1,)
+    num_draft_tokens: tuple[int, ...] | Literal["auto"] = "auto"
+    args: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
+    """Engine arguments that are swept: name without dashes in front → values."""
+    variants: tuple[Variant, ...] = (Variant("default"),)
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One prompt: plain text, or chat messages as (role, content)."""
+
+    prompt_id: str
+    text: str | None = None
+    messages: tuple[tuple[str, str], ...] | None = None
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """How many windows: at least `min`, until the interval is narrow, at most `max`."""
+
+    min: int = 4
+    max: int = 12
+    relative_ci: float = 0.01
+    """Half-width of the 95 % interval of window throughput ÷ its mean; a fraction."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Prompts, output rule, sampling and the concurrencies they are sent at."""
+
+    name: str
+    prompts: tuple[Prompt, ...]
+    max_tokens: int = 256
+    ignore_eos: bool = False
+    temperature: float = 0.0
+    concurrency: tuple[int, ...] = (1,)
+    repeats: Repeats = Repeats()
+    api: Literal["native", "completions", "chat"] = "native"
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A limit that a winner must keep: `metric` is a column of the table."""
+
+    metric: str
+    at_most: float | None = None
+    at_least: float | None = None
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What wins: the largest `metric` at one workload and concurrency (None: the first)."""
+
+    metric: str = "output_tok_s"
+    workload: str | None = None
+    concurrency: int | None = None
+    constraints: tuple[Constraint, ...] = ()
+
+
+@dataclass(frozen=True)
+class Timeouts:
+    """Deadlines on the node [s]."""
+
+    load_s: float = 1800.0
+    stall_s: float = 600.0
+    request_s: float = 300.0
+    claim_s: float = 600.0
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Limits of a whole sweep; None is no limit."""
+
+    launches: int | None = None
+    hours: float | None = None
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One validated experiment file."""
+
+    name: str
+    engine: EngineSpec
+    workloads: tuple[Workload, ...]
+    nodes: tuple[NodeSpec, ...] = (NodeSpec(),)
+    baseline: bool = True
+    axes: Axes = Axes()
+    exclude: tuple[Mapping[str, Scalar], ...] = ()
+    """Each mapping excludes the configurations that match all its keys (axis names,
+    `variant`, or argument names)."""
+    objective: Objective = Objective()
+    timeouts: Timeouts = Timeouts()
+    budget: Budget = Budget()
+    strategy: Literal["grid"] = "grid"
+    keep: bool = False
+    """Keep launch directories on the node after they were fetched."""

@@ -1,0 +1,114 @@
+"""The plan: launches in order, each with the trials it hosts. A pure function of the experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from sweep.model.experiment import Scalar, Workload
+
+
+class Role(StrEnum):
+    """Why a launch is in the plan."""
+
+    MAIN = "main"
+    BASELINE_FIRST = "baseline_first"
+    BASELINE_LAST = "baseline_last"
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What is compared. Belongs to the trial, not to the launch; None: not speculating."""
+
+    algorithm: str | None
+    num_steps: int | None = None
+    topk: int | None = None
+    num_draft_tokens: int | None = None
+    """As the engine counts it after its own rules (SGLang: the root included)."""
+    variant: str = "default"
+    args: Mapping[str, Scalar] = field(default_factory=dict)
+    """Swept engine arguments only."""
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether the target decodes without speculation."""
+        return self.algorithm is None
+
+    @property
+    def label(self) -> str:
+        """A short name for people, unique within a sweep together with the swept arguments."""
+        if self.is_baseline:
+            parts = ["baseline"]
+        else:
+            parts = [f"{self.num_steps} steps"]
+            if self.topk not in (None, 1):
+                parts += [f"topk {self.topk}", f"{self.num_draft_tokens} tokens"]
+        if self.variant != "default":
+            parts.append(self.variant)
+        parts += [f"{name}={value}" for name, value in sorted(self.args.items())]
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True)
+class ServerCommand:
+    """How a server is started: data, never shell text."""
+
+    argv: tuple[str, ...]
+    port_at: int
+    """Index in `argv` of the element that the agent replaces by the port."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PlannedTrial:
+    """A configuration × a workload × one concurrency."""
+
+    trial_id: str
+    configuration_id: str
+    configuration: Configuration
+    workload: Workload
+    concurrency: int
+
+
+@dataclass(frozen=True)
+class PlannedLaunch:
+    """One server process and the trials it hosts."""
+
+    launch_id: str
+    role: Role
+    arm: str
+    """Everything but speculation; launches of one arm share a baseline."""
+    node: str
+    server: ServerCommand
+    trials: tuple[PlannedTrial, ...]
+
+    @property
+    def label(self) -> str:
+        """A short name for people."""
+        label = self.trials[0].configuration.label
+        return f"{label} (again)" if self.role is Role.BASELINE_LAST else label
+
+
+@dataclass(frozen=True)
+class SkippedConfiguration:
+    """A configuration that was asked for and is not launched, with the rule and the reason."""
+
+    configuration_id: str
+    configuration: Configuration
+    reason: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a sweep will do."""
+
+    launches: tuple[PlannedLaunch, ...]
+    skipped: tuple[SkippedConfiguration, ...] = ()
+    excluded: int = 0
+    """Configurations that the file's `exclude` removed."""
+    merged: int = 0
+    """Configurations that an engine's rules made equal to another one."""
+    notes: tuple[str, ...] = ()
+    """Adjustments that the engine's rules made, for people."""

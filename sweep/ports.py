@@ -1,0 +1,173 @@
+"""The seams: what the core asks of the outside world and of an engine. One fake each in tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from sweep.agent.wire import Answer, EngineDoc, Outcome, Request, RequestRecord
+from sweep.model.errors import Problem
+from sweep.model.experiment import Experiment, Prompt, Workload
+from sweep.model.plan import Configuration, PlannedTrial, ServerCommand
+from sweep.model.states import Failure
+
+
+class Clock(Protocol):
+    """Time and waiting. `monotonic_s` never jumps; `utc` is for display."""
+
+    def monotonic_s(self) -> float:
+        """Seconds of a clock that never jumps."""
+        ...
+
+    def utc(self) -> str:
+        """The time of day, ISO 8601 with a Z."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A command that ended on a node; returncode None: unknown (the link broke)."""
+
+    returncode: int | None
+    stdout: bytes
+    stderr: bytes
+
+
+class Node(Protocol):
+    """A machine: files and short commands. Paths are absolute texts on the node.
+
+    Every method raises NodeError when the node cannot be reached or refuses; none waits longer
+    than its timeout.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name in tables and messages."""
+        ...
+
+    def home(self) -> str:
+        """The directory below which sweep keeps its files when the user names none."""
+        ...
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write a whole file (mode 0600, parents 0700); it appears complete or not at all."""
+        ...
+
+    def read(self, path: str, offset: int = 0, limit: int | None = None) -> bytes | None:
+        """Return at most `limit` bytes from `offset`; None when there is no such file."""
+        ...
+
+    def run(self, argv: Sequence[str], *, timeout_s: float) -> Completed:
+        """Run a short command, without a shell and with no standard input."""
+        ...
+
+    def fetch(self, path: str, target: str) -> None:
+        """Copy a file to the local path `target`, through a partial name and a rename."""
+        ...
+
+    def remove_tree(self, path: str) -> None:
+        """Delete a directory; not being there is success."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the connection; nothing on the node changes."""
+        ...
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """What the agent's `inspect` found on a node; empty when the node was not asked."""
+
+    engine_version: str | None = None
+    files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Path → {"size": bytes, "mtime_ns": int, "kind": "file" | "directory"}; missing: no entry."""
+    gpus: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What an engine's rules say of one configuration.
+
+    `configuration` is what the engine would really run; `reason` set: it cannot run, with the
+    rule and its source; `note` set: it was adjusted, and how.
+    """
+
+    configuration: Configuration
+    reason: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Raw counts of one request, in the glossary's sense; None: the engine does not say."""
+
+    output_tokens: int | None = None
+    cycles: int | None = None
+    drafted_tokens: int | None = None
+    """Root excluded."""
+    accepted_tokens: int | None = None
+    """Bonus excluded."""
+
+
+class Engine(Protocol):
+    """All that is known of one kind of server. Pure: values in, values out."""
+
+    @property
+    def kind(self) -> str:
+        """As `engine.kind` in the file."""
+        ...
+
+    def problems(self, experiment: Experiment) -> tuple[Problem, ...]:
+        """What is wrong with the experiment for this engine, before any planning."""
+        ...
+
+    def judge(self, configuration: Configuration, experiment: Experiment) -> Judged:
+        """Apply the engine's own rules to one configuration."""
+        ...
+
+    def server(self, configuration: Configuration, experiment: Experiment) -> ServerCommand:
+        """How a server for this configuration is started."""
+        ...
+
+    def identity_paths(self, experiment: Experiment) -> tuple[str, ...]:
+        """Files and directories on the node that make up the engine's and models' identity."""
+        ...
+
+    def document(self, experiment: Experiment) -> EngineDoc:
+        """What the agent needs to know of this engine."""
+        ...
+
+    def request(self, workload: Workload, prompt: Prompt) -> Request:
+        """The generation request for a prompt of a workload."""
+        ...
+
+    def throwaway(self, workload: Workload) -> Request:
+        """A short request unrelated to every prompt, sent after a flush and not counted."""
+        ...
+
+    def answer(self, workload: Workload) -> Answer:
+        """Where things stand in the answers to this workload's requests."""
+        ...
+
+    def count(self, record: RequestRecord) -> Counters:
+        """Read the raw counts of one answered request."""
+        ...
+
+    def classify_launch(self, outcome: Outcome) -> Failure | None:
+        """Name why a launch failed; None: it did not."""
+        ...
+
+    def classify_trial(
+        self, trial: PlannedTrial, records: Sequence[RequestRecord]
+    ) -> Failure | None:
+        """Name what is wrong with the measured records of a trial that ended; None: nothing.
+
+        Here speaks only the engine (a draft that was not used); error shares and short outputs
+        are judged for every engine alike in `engines/classify.py`.
+        """
+        ...
