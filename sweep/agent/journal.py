@@ -7,7 +7,7 @@ wait falls into a measurement and no event speaks of records that could be lost.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import os
 import threading
 import time
@@ -18,7 +18,7 @@ from sweep.agent import wire
 
 def utc_now() -> str:
     """The time of day for display, ISO 8601 with milliseconds and Z."""
-    now = datetime.datetime.now(datetime.timezone.utc)
+    now = dt.datetime.now(dt.timezone.utc)
     return now.strftime("%Y-%m-%dT%H:%M:%S.") + "%03dZ" % (now.microsecond // 1000)
 
 
