@@ -1,1 +1,1 @@
-"""TODO."""
+"""The sweep directory: its database, its lock, its files."""

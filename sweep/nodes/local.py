@@ -1,0 +1,97 @@
+"""This machine as a node."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from sweep.model.errors import NodeError
+from sweep.ports import Completed
+
+
+class LocalNode:
+    """Files and short commands of this machine."""
+
+    def __init__(self, name: str = "local") -> None:
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        """The name in tables and messages."""
+        return self._name
+
+    def home(self) -> str:
+        """`sweep` below the user's state directory ($XDG_STATE_HOME or ~/.local/state)."""
+        state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+        return str(Path(state) / "sweep")
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write a whole file by partial name and rename."""
+        target = Path(path)
+        partial = target.with_name(target.name + ".part")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            partial.rename(target)
+        except OSError as error:
+            raise self._error(f"cannot write {path}", error) from error
+
+    def read(self, path: str, offset: int = 0, limit: int | None = None) -> bytes | None:
+        """Return bytes of a file; None when there is no such file."""
+        try:
+            with Path(path).open("rb") as stream:
+                stream.seek(offset)
+                return stream.read(-1 if limit is None else limit)
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        except OSError as error:
+            raise self._error(f"cannot read {path}", error) from error
+
+    def run(self, argv: Sequence[str], *, timeout_s: float) -> Completed:
+        """Run a short command."""
+        try:
+            ended = subprocess.run(
+                list(argv),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise NodeError(f"{self.name}: {argv[0]} did not end within {timeout_s:g} s") from error
+        except OSError as error:
+            raise self._error(f"cannot run {argv[0]}", error) from error
+        return Completed(ended.returncode, ended.stdout, ended.stderr)
+
+    def fetch(self, path: str, target: str) -> None:
+        """Copy a file to `target` by partial name and rename."""
+        goal = Path(target)
+        partial = goal.with_name(goal.name + ".part")
+        try:
+            goal.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            shutil.copyfile(path, partial)
+            partial.rename(goal)
+        except OSError as error:
+            raise self._error(f"cannot fetch {path} to {target}", error) from error
+
+    def remove_tree(self, path: str) -> None:
+        """Delete a directory; not being there is success."""
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise self._error(f"cannot delete {path}", error) from error
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _error(self, what: str, error: OSError) -> NodeError:
+        return NodeError(f"{self.name}: {what}: {error.strerror or error}")

@@ -1,0 +1,154 @@
+"""The sweep directory: its name, its lock, and how it is found again."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweep.model.errors import SweepLockedError, UnusableError, UsageError
+from sweep.store.sweep_db import DB_FILE, SweepDb
+
+EXPERIMENT_FILE = "experiment.yaml"
+DRIVER_LOG = "driver.log"
+LOCK_FILE = "lock"
+LAUNCHES_DIR = "launches"
+
+_NETWORK_FILE_SYSTEMS = frozenset({
+    "9p", "afs", "beegfs", "ceph", "cifs", "fuse.gcsfuse", "fuse.glusterfs", "fuse.juicefs",
+    "fuse.rclone", "fuse.s3fs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "nfs", "nfs4",
+    "orangefs", "smb3", "smbfs",
+})  # fmt: skip
+
+
+def file_system_type(path: Path, mounts: str) -> str | None:
+    """Return the type of the file system that holds `path`, from the text of /proc/mounts."""
+    best: tuple[int, str] | None = None
+    absolute = str(path.absolute())
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 3:  # noqa: PLR2004 - device, mount point, type
+            continue
+        point = fields[1].encode().decode("unicode_escape")
+        inside = absolute == point or absolute.startswith(point.rstrip("/") + "/")
+        if inside and (best is None or len(point) >= best[0]):
+            best = (len(point), fields[2])
+    return best[1] if best else None
+
+
+def check_results_directory(results: Path, mounts: str) -> None:
+    """Make sure that sweeps can be kept below `results`; raises UnusableError."""
+    kind = file_system_type(results, mounts)
+    if kind in _NETWORK_FILE_SYSTEMS:
+        raise UnusableError(
+            f"results directory {results} is on a network file system ({kind}), "
+            "where the database of a sweep is not safe",
+            hint="give a directory on a local disk with --results DIR or SWEEP_RESULTS",
+        )
+    probe = results / f".writable-{secrets.token_hex(4)}"
+    try:
+        results.mkdir(parents=True, exist_ok=True)
+        with probe.open("wb") as stream:
+            stream.write(b"\0" * 65536)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        raise UnusableError(
+            f"results directory {results} cannot be written: {error.strerror or error}",
+            hint="free space there, or give another directory with --results DIR or SWEEP_RESULTS",
+        ) from error
+    finally:
+        with contextlib.suppress(OSError):  # the error that matters is already on its way
+            probe.unlink(missing_ok=True)
+
+
+def new_sweep_id(name: str, utc: str) -> str:
+    """Return `<name>-<UTC>-<4 hex>` for a sweep that starts at `utc` (ISO 8601)."""
+    stamp = utc[:19].replace("-", "").replace(":", "")
+    return f"{name}-{stamp}-{secrets.token_hex(2)}"
+
+
+class SweepLock:
+    """The exclusive lock on a sweep directory; its descriptor can be handed to the driver."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    @classmethod
+    def take(cls, directory: Path) -> SweepLock:
+        """Take the lock or raise SweepLockedError naming the driver that holds it."""
+        path = directory / LOCK_FILE
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise UnusableError(f"cannot open {path}: {error.strerror}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 4096, 0).decode(errors="replace").strip()
+            os.close(descriptor)
+            raise SweepLockedError(
+                f"sweep {directory.name} is run by {holder or 'another process'}",
+                hint=f"follow it with `sweep status --watch {directory.name}`, "
+                f"or stop it with `sweep cancel {directory.name}`",
+            ) from None
+        return cls(descriptor)
+
+    def name_holder(self, text: str) -> None:
+        """Write who holds the lock, for the message that others get."""
+        os.ftruncate(self.descriptor, 0)
+        os.pwrite(self.descriptor, text.encode(), 0)
+
+    def release(self) -> None:
+        """Let go; the file stays."""
+        os.close(self.descriptor)
+
+
+def is_locked(directory: Path) -> bool:
+    """Return whether some process holds the sweep's lock."""
+    try:
+        SweepLock.take(directory).release()
+    except SweepLockedError:
+        return True
+    except UnusableError:
+        return False
+    return False
+
+
+@dataclass(frozen=True)
+class FoundSweep:
+    """A sweep directory below the results directory."""
+
+    sweep_id: str
+    directory: Path
+    created_utc: str
+
+
+def find_sweeps(results: Path) -> list[FoundSweep]:
+    """Return every sweep below `results`, oldest first."""
+    found = []
+    for path in sorted(results.glob(f"*/{DB_FILE}")) if results.is_dir() else []:
+        database = SweepDb.open(path.parent)
+        try:
+            created = database.meta("created_utc") or ""
+        finally:
+            database.close()
+        found.append(FoundSweep(path.parent.name, path.parent, created))
+    return sorted(found, key=lambda sweep: (sweep.created_utc, sweep.sweep_id))
+
+
+def choose_sweep(sweeps: list[FoundSweep], text: str) -> FoundSweep:
+    """Return the sweep with this id or unique prefix; raises UsageError."""
+    exact = [sweep for sweep in sweeps if sweep.sweep_id == text]
+    matches = exact or [sweep for sweep in sweeps if sweep.sweep_id.startswith(text)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        names = ", ".join(sweep.sweep_id for sweep in matches)
+        raise UsageError(
+            f"{text!r} fits {len(matches)} sweeps: {names}", hint="type more of the id"
+        )
+    raise UsageError(f"no sweep {text!r}", hint="`sweep list` shows the sweeps there are")
