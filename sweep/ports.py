@@ -108,6 +108,8 @@ class Counters:
 
     output_tokens: int | None = None
     cycles: int | None = None
+    cycles_estimated: bool = False
+    """Whether `cycles` was derived from other counts because the engine does not report it."""
     drafted_tokens: int | None = None
     """Root excluded."""
     accepted_tokens: int | None = None

@@ -27,6 +27,8 @@ class AttemptRecord:
     outcome: Outcome | None
     directory: str | None
     """Local directory of the fetched files (server.log, chunks.jsonl, …); None: not fetched."""
+    engine_version: str | None = None
+    """As the node reported it; None: it was not asked or did not say."""
 
 
 @dataclass(frozen=True)
