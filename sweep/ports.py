@@ -108,12 +108,12 @@ class Counters:
 
     output_tokens: int | None = None
     cycles: int | None = None
-    cycles_estimated: bool = False
-    """Whether `cycles` was derived from other counts because the engine does not report it."""
     drafted_tokens: int | None = None
     """Root excluded."""
     accepted_tokens: int | None = None
     """Bonus excluded."""
+    cycles_estimated: bool = False
+    """Whether `cycles` was derived from other counts because the engine does not report it."""
 
 
 class Engine(Protocol):
