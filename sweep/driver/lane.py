@@ -1,1 +1,280 @@
-"""Lane."""
+"""One lane: brings launches to a node one after another, and reads what they record.
+
+The launch runs on the node by itself; the lane only attaches to it. `attach_or_start` is the
+only way in, for a first start, a reconnect and a resume alike, so that a crash anywhere on the
+controller's side costs no load.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from sweep.agent import wire
+from sweep.agent.procs import parse_stat
+from sweep.model.errors import NodeError, WireVersionError
+from sweep.ports import Clock, Node
+
+_POLL_S = 0.1
+_READ_LIMIT = 4 * 1024 * 1024
+_START_TIMEOUT_S = 60.0
+_STOP_TIMEOUT_S = 120.0
+"""Above the agent's own deadlines for stopping and proving."""
+_KNOWN_FILES = (
+    wire.LAUNCH_FILE,
+    wire.IDENT_FILE,
+    wire.EVENTS_FILE,
+    wire.REQUESTS_FILE,
+    wire.CHUNKS_FILE,
+    wire.TELEMETRY_FILE,
+    wire.LOG_FILE,
+)
+
+
+@dataclass(frozen=True)
+class LaunchTask:
+    """One attempt to bring to the node. `offsets`: how far each file was recorded already."""
+
+    launch_id: str
+    attempt: int
+    directory: str
+    document: str
+    """The text of launch.json."""
+    archive_name: str
+    archive: bytes
+    python: str
+    offsets: Mapping[str, int] = field(default_factory=dict)
+    stop_at_once: bool = False
+    """Only end what may still run of this attempt: its launch is no longer wanted."""
+
+
+@dataclass(frozen=True)
+class Attached:
+    """The lane has the launch; how: started, attached or finished (its outcome was there)."""
+
+    how: str
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Whole lines read at `offset` of one of the node's files."""
+
+    name: str
+    offset: int
+    lines: tuple[str, ...]
+    next_offset: int
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The attempt is over. `outcome` is the text of outcome.json; None: the agent died, and
+    what it left was stopped: `clean` says whether nothing of it is left, `left` what is."""
+
+    outcome: str | None
+    clean: bool
+    left: tuple[str, ...]
+
+
+LaneEvent = Attached | Lines | Ended
+
+
+class Lane:
+    """The loop of one node. Methods other than `run` may be called from other threads."""
+
+    def __init__(self, node: Node, clock: Clock) -> None:
+        self._node = node
+        self._clock = clock
+        self._cancelled = threading.Event()
+
+    def cancel(self) -> None:
+        """Stop the launch that runs: its server is stopped and the node proven clean."""
+        self._cancelled.set()
+
+    def run(self, task: LaunchTask) -> Iterator[LaneEvent]:
+        """Attach to an attempt, or start it, and yield what it records until it has ended."""
+        attempt = _Attempt(self._node, task)
+        yield Attached(attempt.attach_or_start())
+        offsets = {
+            name: task.offsets.get(name, 0) for name in (wire.EVENTS_FILE, wire.REQUESTS_FILE)
+        }
+        stopped = False
+        while True:
+            if (self._cancelled.is_set() or task.stop_at_once) and not stopped:
+                attempt.stop()
+                stopped = True
+            outcome = attempt.outcome()
+            alive = outcome is not None or attempt.is_alive()
+            progress = yield from self._read_on(attempt, offsets)
+            if progress:
+                continue
+            if outcome is not None:
+                clean = wire.decode_outcome(outcome)
+                yield Ended(outcome, clean.clean, tuple(clean.left))
+                return
+            if not alive and attempt.outcome() is None:
+                clean_up = attempt.stop()
+                yield from self._read_on(attempt, offsets)
+                yield Ended(None, clean_up.clean, clean_up.left)
+                return
+            self._clock.sleep(_POLL_S)
+
+    def _read_on(
+        self, attempt: _Attempt, offsets: dict[str, int]
+    ) -> Generator[LaneEvent, None, bool]:
+        """Yield the new whole lines of each file; returns whether there were any."""
+        # The events are read before the records that they speak of, and handed on after them.
+        events, next_event = attempt.read_lines(wire.EVENTS_FILE, offsets[wire.EVENTS_FILE])
+        records = yield from self._drain(attempt, wire.REQUESTS_FILE, offsets)
+        if events:
+            yield Lines(wire.EVENTS_FILE, offsets[wire.EVENTS_FILE], events, next_event)
+            offsets[wire.EVENTS_FILE] = next_event
+        return records or bool(events)
+
+    def _drain(
+        self, attempt: _Attempt, name: str, offsets: dict[str, int]
+    ) -> Generator[LaneEvent, None, bool]:
+        """Yield every whole line that a file has by now; returns whether there were any."""
+        progress = False
+        while True:
+            lines, next_offset = attempt.read_lines(name, offsets[name])
+            if not lines:
+                return progress
+            yield Lines(name, offsets[name], lines, next_offset)
+            offsets[name] = next_offset
+            progress = True
+
+    def fetch(self, directory: str, target: str, *, keep: bool) -> None:
+        """Copy an ended attempt's files to the local `target`.
+
+        With an outcome, every file is proven by its hash, and the directory is then deleted on
+        the node unless `keep`. Without one the agent died: the known files are copied as they
+        are, and the directory stays.
+        """
+        text = self._node.read(f"{directory}/{wire.OUTCOME_FILE}")
+        if text is None:
+            for name in _KNOWN_FILES:
+                if self._node.read(f"{directory}/{name}", 0, 1) is not None:
+                    self._node.fetch(f"{directory}/{name}", str(Path(target) / name))
+            return
+        for name, proof in wire.decode_outcome(text.decode()).files.items():
+            _check_relative(name)
+            goal = Path(target) / name
+            self._node.fetch(f"{directory}/{name}", str(goal))
+            if _sha256(goal) != proof.sha256:
+                raise NodeError(
+                    f"{self._node.name}: {directory}/{name} does not have the hash its agent wrote",
+                    hint="the directory stays on the node; check its disk",
+                )
+        self._node.fetch(f"{directory}/{wire.OUTCOME_FILE}", str(Path(target) / wire.OUTCOME_FILE))
+        if not keep:
+            self._node.remove_tree(directory)
+
+
+@dataclass(frozen=True)
+class _Stopped:
+    """What the agent's `stop` proved, or what is left."""
+
+    clean: bool
+    left: tuple[str, ...]
+
+
+class _Attempt:
+    """One launch directory on the node."""
+
+    def __init__(self, node: Node, task: LaunchTask) -> None:
+        self._node = node
+        self._task = task
+        self._archive = f"{PurePosixPath(task.directory).parent.parent}/{task.archive_name}"
+        self._ident: wire.AgentIdent | None = None
+        self._boot_id: str | None = None
+
+    def attach_or_start(self) -> str:
+        """Make sure that the attempt runs or has ended: started, attached or finished."""
+        if self.outcome() is not None:
+            return "finished"
+        ident = self._read_ident()
+        if ident is not None:
+            self._ident = ident
+            return "attached"
+        if self._node.read(self._archive, 0, 1) is None:
+            self._node.put(self._archive, self._task.archive)
+        launch_file = f"{self._task.directory}/{wire.LAUNCH_FILE}"
+        if self._node.read(launch_file, 0, 1) is None:
+            self._node.put(launch_file, self._task.document.encode())
+        answer = self._verb("run", _START_TIMEOUT_S)
+        self._ident = wire.decode_ident(json.dumps(answer["ident"]))
+        return "attached" if answer["already"] else "started"
+
+    def outcome(self) -> str | None:
+        """Return the text of outcome.json, None while there is none."""
+        data = self._node.read(f"{self._task.directory}/{wire.OUTCOME_FILE}")
+        return None if data is None else data.decode()
+
+    def is_alive(self) -> bool:
+        """Return whether the agent's process lives, by pid, start time and boot."""
+        if self._ident is None:
+            return False
+        if self._boot_id is None:
+            boot_id = self._node.read("/proc/sys/kernel/random/boot_id") or b""
+            self._boot_id = boot_id.decode().strip()
+        if self._boot_id != self._ident.boot_id:
+            return False
+        data = self._node.read(f"/proc/{self._ident.pid}/stat")
+        if not data:
+            return False
+        process = parse_stat(data)
+        return process.start_ticks == self._ident.start_ticks and not process.dead
+
+    def read_lines(self, name: str, offset: int) -> tuple[tuple[str, ...], int]:
+        """Return the whole lines from `offset` on, and where they end."""
+        data = self._node.read(f"{self._task.directory}/{name}", offset, _READ_LIMIT) or b""
+        lines, taken = wire.whole_lines(data)
+        return tuple(lines), offset + taken
+
+    def stop(self) -> _Stopped:
+        """Stop the attempt, or clean up after a dead agent."""
+        answer = self._verb("stop", _STOP_TIMEOUT_S)
+        return _Stopped(bool(answer["clean"]), tuple(answer["left"]))
+
+    def _read_ident(self) -> wire.AgentIdent | None:
+        data = self._node.read(f"{self._task.directory}/{wire.IDENT_FILE}")
+        if data is None:
+            return None
+        try:
+            return wire.decode_ident(data.decode())
+        except wire.WireMismatch as error:
+            raise WireVersionError(
+                f"{self._node.name}: {error}",
+                hint="stop that launch with the version of sweep that started it: its agent "
+                f"lies in {PurePosixPath(self._archive).parent}",
+            ) from error
+
+    def _verb(self, verb: str, timeout_s: float) -> dict[str, Any]:
+        argv = [self._task.python, "-I", self._archive, verb, self._task.directory]
+        ended = self._node.run(argv, timeout_s=timeout_s)
+        try:
+            answer: dict[str, Any] = json.loads(ended.stdout)
+        except ValueError:
+            complaint = (ended.stderr or ended.stdout).decode(errors="replace").strip()
+            raise NodeError(
+                f"{self._node.name}: the agent's `{verb}` failed (exit {ended.returncode}): "
+                f"{complaint[-800:]}",
+                hint=f"the agent needs Python 3.9 or newer as `{self._task.python}` on the node",
+            ) from None
+        return answer
+
+
+def _check_relative(name: str) -> None:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise NodeError(f"an agent named a file outside its directory: {name!r}")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

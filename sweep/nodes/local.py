@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sweep.model.errors import NodeError
@@ -13,9 +13,13 @@ from sweep.ports import Completed
 
 
 class LocalNode:
-    """Files and short commands of this machine."""
+    """Files and short commands of this machine.
 
-    def __init__(self, name: str = "local") -> None:
+    `environment` is what commands are started with: the user's own, not that of a Ray worker.
+    """
+
+    def __init__(self, environment: Mapping[str, str], name: str = "local") -> None:
+        self._environment = dict(environment)
         self._name = name
 
     @property
@@ -25,7 +29,7 @@ class LocalNode:
 
     def home(self) -> str:
         """`sweep` below the user's state directory ($XDG_STATE_HOME or ~/.local/state)."""
-        state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+        state = self._environment.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
         return str(Path(state) / "sweep")
 
     def put(self, path: str, data: bytes) -> None:
@@ -33,7 +37,7 @@ class LocalNode:
         target = Path(path)
         partial = target.with_name(target.name + ".part")
         try:
-            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _make_private(target.parent)
             descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "wb") as stream:
                 stream.write(data)
@@ -63,6 +67,7 @@ class LocalNode:
                 capture_output=True,
                 timeout=timeout_s,
                 check=False,
+                env=self._environment,
             )
         except subprocess.TimeoutExpired as error:
             raise NodeError(f"{self.name}: {argv[0]} did not end within {timeout_s:g} s") from error
@@ -75,8 +80,10 @@ class LocalNode:
         goal = Path(target)
         partial = goal.with_name(goal.name + ".part")
         try:
-            goal.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _make_private(goal.parent)
             shutil.copyfile(path, partial)
+            with partial.open("rb") as stream:
+                os.fsync(stream.fileno())
             partial.rename(goal)
         except OSError as error:
             raise self._error(f"cannot fetch {path} to {target}", error) from error
@@ -95,3 +102,11 @@ class LocalNode:
 
     def _error(self, what: str, error: OSError) -> NodeError:
         return NodeError(f"{self.name}: {what}: {error.strerror or error}")
+
+
+def _make_private(directory: Path) -> None:
+    """Make a directory and its missing parents, each with mode 0700."""
+    if directory.is_dir():
+        return
+    _make_private(directory.parent)
+    directory.mkdir(mode=0o700, exist_ok=True)

@@ -399,8 +399,14 @@ class SweepDb:
             for launch_id in launch_ids:
                 cursor.execute(
                     "UPDATE launch SET state = ?, failure_class = ?, message = ? "
-                    "WHERE launch_id = ?",
-                    (LaunchState.NOT_RUN, *_columns(reason), launch_id),
+                    "WHERE launch_id = ? AND state IN (?, ?)",
+                    (
+                        LaunchState.NOT_RUN,
+                        *_columns(reason),
+                        launch_id,
+                        LaunchState.PLANNED,
+                        LaunchState.NOT_RUN,
+                    ),
                 )
                 cursor.execute(
                     "UPDATE trial SET state = ?, failure_class = ?, message = ? "

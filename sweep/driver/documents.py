@@ -1,0 +1,97 @@
+"""launch.json for a planned launch: everything the agent needs, compiled to data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scipy.stats import t as student_t
+
+from sweep.agent import wire
+from sweep.model.experiment import Experiment, NodeSpec, Repeats
+from sweep.model.plan import PlannedLaunch, PlannedTrial
+from sweep.ports import Engine
+
+_SLACK_S = 300.0
+"""A launch may take this much longer than its load and its trials."""
+_WINDOW_OVERHEAD_S = 90.0
+"""Flush with its back-off, throw-away request and scrapes of one window, at worst."""
+
+
+def launch_document(
+    launch: PlannedLaunch,
+    trials: Sequence[PlannedTrial],
+    *,
+    experiment: Experiment,
+    engine: Engine,
+    node: NodeSpec,
+    sweep_id: str,
+    attempt: int,
+    nonce: str,
+    owner: wire.Owner,
+) -> wire.LaunchDoc:
+    """Return launch.json for one attempt that runs `trials` of `launch`."""
+    timeouts = experiment.timeouts
+    documents = [trial_document(trial, engine) for trial in trials]
+    return wire.LaunchDoc(
+        sweep_id=sweep_id,
+        launch_id=launch.launch_id,
+        attempt=attempt,
+        nonce=nonce,
+        label=launch.label,
+        argv=list(launch.server.argv),
+        port_at=launch.server.port_at,
+        env=dict(launch.server.env),
+        unset=list(launch.server.unset),
+        cwd=None,
+        gpus=None if node.gpus is None else list(node.gpus),
+        on_busy="wait",
+        owner=owner,
+        engine=engine.document(experiment),
+        trials=documents,
+        deadlines=wire.Deadlines(
+            claim_s=timeouts.claim_s,
+            load_s=timeouts.load_s,
+            stall_s=timeouts.stall_s,
+            request_s=timeouts.request_s,
+            launch_s=timeouts.claim_s
+            + timeouts.load_s
+            + sum(_longest_s(document, timeouts.request_s) for document in documents)
+            + _SLACK_S,
+        ),
+    )
+
+
+def trial_document(trial: PlannedTrial, engine: Engine) -> wire.TrialDoc:
+    """Return what the agent does for one trial.
+
+    A window sends every prompt once; with fewer prompts than the concurrency, the list is
+    repeated until every stream has one. The warm-up is one request per stream.
+    """
+    workload = trial.workload
+    requests = [engine.request(workload, prompt) for prompt in workload.prompts]
+    rounds = -(-trial.concurrency // len(requests))
+    requests *= rounds
+    return wire.TrialDoc(
+        trial_id=trial.trial_id,
+        label=f"{trial.configuration.label}, {workload.name}, concurrency {trial.concurrency}",
+        concurrency=trial.concurrency,
+        requests=requests,
+        warmup=requests[: trial.concurrency],
+        throwaway=engine.throwaway(workload),
+        repeats=repeats_document(workload.repeats),
+        answer=engine.answer(workload),
+    )
+
+
+def repeats_document(repeats: Repeats) -> wire.Repeats:
+    """Return the stopping rule with Student's two-sided 95 % quantiles for 2 … max windows."""
+    quantiles = [None, None] + [
+        float(student_t.ppf(0.975, windows - 1)) for windows in range(2, repeats.max + 1)
+    ]
+    return wire.Repeats(repeats.min, repeats.max, repeats.relative_ci, quantiles)
+
+
+def _longest_s(trial: wire.TrialDoc, request_s: float) -> float:
+    """Return the longest that a trial can take when every request meets its deadline [s]."""
+    per_window = -(-len(trial.requests) // trial.concurrency) * request_s + _WINDOW_OVERHEAD_S
+    return request_s + trial.repeats.max * per_window

@@ -1,0 +1,253 @@
+"""Lanes as Ray actors, one per node, in a private local Ray. The only importer of ray.
+
+Ray is bounded to this machine's loopback and to this driver: an explicit local address, no
+dashboard, no usage statistics, no proxy, a session directory of its own that is deleted at the
+end. Nothing of a sweep's record lives in Ray.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sweep.driver.lane import Lane, LaneEvent, LaunchTask
+from sweep.driver.lanes import Fetched, FetchTask, LaneFailed, LaneLost, LanesEvent
+from sweep.model.errors import SweepError
+from sweep.ports import Clock, Node
+
+NodeFactory = Callable[[], Node]
+"""Importable, so that an actor builds its node inside itself."""
+
+_ENVIRONMENT = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # listen on 127.0.0.1, not on the interface
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_USAGE_STATS_REPORT_URL": "http://127.0.0.1:9/",
+    "RAY_AUTH_MODE": "token",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_DISABLE_IMPORT_WARNING": "1",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "no_proxy": "127.0.0.1,localhost",
+    "NO_PROXY": "127.0.0.1,localhost",
+}
+_REMOVED = ("RAY_ADDRESS", "RAY_NAMESPACE", "RAY_JOB_ID")
+_HEALTH = {
+    # A dead raylet is known after 2 s instead of 15 s.
+    "health_check_initial_delay_ms": 0,
+    "health_check_period_ms": 500,
+    "health_check_timeout_ms": 1000,
+    "health_check_failure_threshold": 3,
+}
+_OBJECT_STORE_BYTES = 100_000_000
+_PING_AFTER_S = 5.0
+_PING_TIMEOUT_S = 5.0
+
+
+def _actor_class() -> Any:
+    """Define the actor; ray is imported only when a driver really runs."""
+    import ray  # noqa: PLC0415 - 0.4 s that only the driver pays
+
+    @ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0, concurrency_groups={"control": 3})
+    class LaneActor:
+        """A lane in a process of its own."""
+
+        def __init__(self, factory: NodeFactory, clock: Clock) -> None:
+            self._node = factory()
+            self._lane = Lane(self._node, clock)
+
+        def run(self, task: LaunchTask) -> Iterator[LaneEvent | LaneFailed]:
+            """Yield what the lane reads; an error of the node is the last event."""
+            try:
+                yield from self._lane.run(task)
+            except SweepError as error:
+                yield LaneFailed(error.message, error.hint)
+
+        @ray.method(concurrency_group="control")
+        def cancel(self) -> None:
+            """Stop what runs."""
+            self._lane.cancel()
+
+        @ray.method(concurrency_group="control")
+        def ping(self) -> int:
+            """Answer with the process's pid."""
+            return os.getpid()
+
+        @ray.method(concurrency_group="control")
+        def fetch(self, task: FetchTask) -> Fetched:
+            """Fetch an ended attempt."""
+            try:
+                self._lane.fetch(task.directory, task.target, keep=task.keep)
+            except SweepError as error:
+                return Fetched(task, error.message)
+            return Fetched(task, None)
+
+    return LaneActor
+
+
+@dataclass
+class _ActorLane:
+    """One actor with the calls that are under way in it."""
+
+    factory: NodeFactory
+    actor: Any
+    stream: Any = None
+    ping: Any = None
+    heard_s: float = 0.0
+    fetches: dict[Any, FetchTask] = field(default_factory=dict)
+
+
+class RayLanes:
+    """The lanes of a sweep in a private Ray; implements driver.lanes.Lanes."""
+
+    def __init__(self, factories: Mapping[str, NodeFactory], clock: Clock) -> None:
+        self._factories = dict(factories)
+        self._clock = clock
+        self._cancelled = False
+        self._waiting: deque[tuple[str, LanesEvent]] = deque()
+        self._temporary = tempfile.mkdtemp(prefix="sweep-ray-")
+        os.environ.update(_ENVIRONMENT)
+        for name in _REMOVED:
+            os.environ.pop(name, None)
+        import ray  # noqa: PLC0415
+
+        self._ray = ray
+        self._actor_class = _actor_class()
+        self._init()
+        self._lanes = {name: self._new_lane(name) for name in self._factories}
+
+    def _init(self) -> None:
+        self._ray.init(
+            address="local",
+            num_cpus=1,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="ERROR",
+            object_store_memory=_OBJECT_STORE_BYTES,
+            _temp_dir=self._temporary,
+            _system_config=_HEALTH,
+        )
+
+    def _new_lane(self, name: str) -> _ActorLane:
+        factory = self._factories[name]
+        actor = self._actor_class.remote(factory, self._clock)
+        if self._cancelled:
+            actor.cancel.remote()
+        return _ActorLane(factory, actor, heard_s=time.monotonic())
+
+    # -- the protocol ------------------------------------------------------------------------
+
+    def start(self, node: str, task: LaunchTask) -> None:
+        """Bring an attempt to an idle lane."""
+        lane = self._lanes[node]
+        lane.stream = lane.actor.run.options(num_returns="streaming").remote(task)
+        lane.heard_s = time.monotonic()
+
+    def fetch(self, node: str, task: FetchTask) -> None:
+        """Fetch an attempt's files while the lane may run the next."""
+        lane = self._lanes[node]
+        lane.fetches[lane.actor.fetch.remote(task)] = task
+
+    def poll(self, timeout_s: float) -> Sequence[tuple[str, LanesEvent]]:
+        """Wait at most `timeout_s` for events of any lane."""
+        deadline_s = time.monotonic() + timeout_s
+        while not self._waiting:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                break
+            self._collect(min(left_s, timeout_s))
+            self._look_after_silent_lanes()
+        events = list(self._waiting)
+        self._waiting.clear()
+        return events
+
+    def cancel(self) -> None:
+        """Stop every launch that runs or is started from now on."""
+        self._cancelled = True
+        for lane in self._lanes.values():
+            lane.actor.cancel.remote()
+
+    def close(self) -> None:
+        """End Ray and delete its files. Launches on nodes go on."""
+        self._ray.shutdown()
+        shutil.rmtree(self._temporary, ignore_errors=True)
+
+    # -- events ------------------------------------------------------------------------------
+
+    def _collect(self, timeout_s: float) -> None:
+        waiting: dict[Any, str] = {}
+        for name, lane in self._lanes.items():
+            calls = [lane.stream, lane.ping, *lane.fetches]
+            waiting |= {call: name for call in calls if call is not None}
+        if not waiting:
+            time.sleep(timeout_s)
+            return
+        ready, _ = self._ray.wait(
+            list(waiting), num_returns=1, timeout=timeout_s, fetch_local=False
+        )
+        for call in ready:
+            name = waiting[call]
+            lane = self._lanes[name]
+            try:
+                self._take(name, lane, call)
+            except self._ray.exceptions.RayError as error:
+                self._replace(name, type(error).__name__)
+                return
+
+    def _take(self, name: str, lane: _ActorLane, call: Any) -> None:
+        lane.heard_s = time.monotonic()
+        if call is lane.stream:
+            try:
+                event = self._ray.get(next(call))
+            except StopIteration:
+                lane.stream = None
+                return
+            self._waiting.append((name, event))
+        elif call is lane.ping:
+            self._ray.get(call)
+            lane.ping = None
+        else:
+            task = lane.fetches[call]
+            event = self._ray.get(call)
+            del lane.fetches[call]
+            assert isinstance(event, Fetched)
+            assert event.task == task
+            self._waiting.append((name, event))
+
+    def _look_after_silent_lanes(self) -> None:
+        now_s = time.monotonic()
+        for name, lane in list(self._lanes.items()):
+            silent_s = now_s - lane.heard_s
+            if lane.ping is None and silent_s > _PING_AFTER_S:
+                lane.ping = lane.actor.ping.remote()
+            elif lane.ping is not None and silent_s > _PING_AFTER_S + _PING_TIMEOUT_S:
+                self._replace(name, f"no answer for {silent_s:.0f} s")
+
+    def _replace(self, name: str, reason: str) -> None:
+        """Put a new actor in the place of a dead or frozen one, with a new Ray if need be."""
+        old = self._lanes[name]
+        had_work = old.stream is not None
+        self._ray.kill(old.actor, no_restart=True)
+        if not self._ray_works():
+            reason = f"{reason}, Ray restarted"
+            self._ray.shutdown()
+            self._init()
+            others = [other for other in self._lanes if other != name]
+        else:
+            others = []
+        for lost in [name, *others]:
+            lane = self._lanes[lost]
+            self._lanes[lost] = self._new_lane(lost)
+            for task in lane.fetches.values():
+                self.fetch(lost, task)
+            if lane.stream is not None and (lost != name or had_work):
+                self._waiting.append((lost, LaneLost(reason)))
+
+    def _ray_works(self) -> bool:
+        """Return whether Ray still starts actors: not so after its raylet died."""
+        alive = [node for node in self._ray.nodes() if node["Alive"]]
+        return bool(alive)

@@ -1,0 +1,439 @@
+"""One run of a sweep: which launch next, what is recorded, what its end means.
+
+Plain Python over three seams (database, lanes, clock): the whole of it runs in tests without
+Ray and without waiting.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from sweep.agent import wire
+from sweep.driver.documents import launch_document
+from sweep.driver.lane import Attached, Ended, LaunchTask, Lines
+from sweep.driver.lanes import Fetched, FetchTask, LaneFailed, LaneLost, Lanes, LanesEvent
+from sweep.engines.classify import judge_launch, judge_trial
+from sweep.model.experiment import Experiment, NodeSpec
+from sweep.model.plan import Plan, PlannedLaunch, PlannedTrial, Role
+from sweep.model.states import Failure, LaunchState, TrialState
+from sweep.ports import Clock, Engine
+from sweep.store.sweep_db import AttemptRow, SweepDb
+
+_POLL_S = 0.25
+_RETRIES_INTERRUPTED = 2
+_LANE_LOSSES = 5
+"""Losses of one lane in a row, without a line read in between, before it is given up."""
+_SAME_FAILURES = 3
+"""Launches in a row that fail alike before the sweep stops: the next would fail as well."""
+
+
+@dataclass(frozen=True)
+class RunSetup:
+    """What a run needs beside the sweep itself."""
+
+    run: int
+    launches_directory: Path
+    """Fetched files go to <launch>/<attempt>/ below it."""
+    workdirs: Mapping[str, str]
+    """Node name → directory on it that holds this sweep's launch directories."""
+    archive_name: str
+    archive: bytes
+    owner: wire.Owner
+    python: str = "python3"
+    keep_going: bool = False
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a run ended; `note` says why it ended early."""
+
+    exit_code: int
+    note: str | None
+
+
+@dataclass
+class _Running:
+    """The attempt that a lane runs, with what was recorded of it."""
+
+    launch: PlannedLaunch
+    attempt: int
+    trials: tuple[PlannedTrial, ...]
+    task: LaunchTask
+    events: list[dict[str, object]] = field(default_factory=list)
+    records: list[wire.RequestRecord] = field(default_factory=list)
+    losses: int = 0
+
+
+@dataclass
+class _LaneState:
+    """One lane's queue; `paused` says why nothing more is started on it."""
+
+    queue: deque[PlannedLaunch]
+    running: _Running | None = None
+    paused: Failure | None = None
+    attempts: dict[str, int] = field(default_factory=dict)
+    """Attempts of each launch that this run started."""
+    last_failures: list[str] = field(default_factory=list)
+
+
+class SweepRun:
+    """Runs what is missing of a plan. One use: call `run` once."""
+
+    def __init__(
+        self,
+        *,
+        database: SweepDb,
+        lanes: Lanes,
+        clock: Clock,
+        engine: Engine,
+        setup: RunSetup,
+        stop_requested: Callable[[], str | None],
+    ) -> None:
+        self._database = database
+        self._lanes = lanes
+        self._clock = clock
+        self._engine = engine
+        self._setup = setup
+        self._stop_requested = stop_requested
+        self._experiment: Experiment = database.experiment()
+        self._plan: Plan = database.plan()
+        self._nodes = {node.name: node for node in self._experiment.nodes}
+        self._stopped_by: str | None = None
+        self._fetching = 0
+        self._started_s = clock.monotonic_s()
+        self._launches_started = 0
+        self._state: dict[str, _LaneState] = {}
+
+    def run(self) -> RunResult:
+        """Run until nothing is left to do or something stops the sweep."""
+        self._state = {name: _LaneState(deque()) for name in self._nodes}
+        for launch in self._pending():
+            self._state[launch.node].queue.append(launch)
+        self._end_what_is_no_longer_wanted()
+        self._fetch_what_was_left()
+        while True:
+            self._look_for_stop()
+            for name, lane in self._state.items():
+                if lane.running is None:
+                    self._start_next(name, lane)
+            if not self._fetching and all(lane.running is None for lane in self._state.values()):
+                break
+            for name, event in self._lanes.poll(_POLL_S):
+                self._handle(name, event)
+        return self._result()
+
+    # -- what to do next ---------------------------------------------------------------------
+
+    def _pending(self) -> list[PlannedLaunch]:
+        states = self._database.trial_states()
+        open_attempts = {
+            row.launch_id for row in self._database.attempts() if row.state is LaunchState.RUNNING
+        }
+        pending = [
+            launch
+            for launch in self._plan.launches
+            if launch.launch_id in open_attempts
+            or any(not states[trial.trial_id][0].is_complete for trial in launch.trials)
+        ]
+        # What already runs on its node comes first: its server holds the node.
+        return sorted(pending, key=lambda launch: launch.launch_id not in open_attempts)
+
+    def _end_what_is_no_longer_wanted(self) -> None:
+        """Stop attempts of launches that the plan no longer holds, one lane at a time."""
+        wanted = {launch.launch_id for launch in self._plan.launches}
+        for row in self._database.attempts():
+            if row.state is not LaunchState.RUNNING or row.launch_id in wanted:
+                continue
+            task = replace(self._task(row, ""), stop_at_once=True)
+            self._lanes.start(row.node, task)
+            while not self._wound_down(row):
+                pass
+
+    def _wound_down(self, row: AttemptRow) -> bool:
+        for _, event in self._lanes.poll(_POLL_S):
+            if isinstance(event, Lines):
+                self._database.append(
+                    row.launch_id,
+                    row.attempt,
+                    event.name,
+                    offset=event.offset,
+                    lines=event.lines,
+                    next_offset=event.next_offset,
+                )
+            elif isinstance(event, (Ended, LaneFailed, LaneLost)):
+                self._database.end_attempt(
+                    row.launch_id,
+                    row.attempt,
+                    state=LaunchState.INTERRUPTED,
+                    failure=Failure("dropped", "the experiment file no longer asks for it"),
+                    outcome=event.outcome if isinstance(event, Ended) else None,
+                    trials={},
+                )
+                return True
+        return False
+
+    def _fetch_what_was_left(self) -> None:
+        for row in self._database.attempts():
+            if row.state is not LaunchState.RUNNING and row.outcome and row.fetched is None:
+                self._fetch(row.node, row.launch_id, row.attempt, row.directory)
+
+    def _look_for_stop(self) -> None:
+        asked = self._stop_requested()
+        if asked is None or self._stopped_by is not None:
+            return
+        self._stopped_by = asked
+        self._database.set_stage(self._setup.run, f"stopping ({asked})")
+        self._lanes.cancel()
+        for lane in self._state.values():
+            lane.paused = Failure("stopped", f"the sweep was stopped ({asked})")
+
+    def _start_next(self, name: str, lane: _LaneState) -> None:
+        if lane.paused is None and lane.queue:
+            lane.paused = self._over_budget()
+        if lane.paused is not None:
+            rest = [launch.launch_id for launch in lane.queue if not self._is_open(launch)]
+            lane.queue.clear()
+            self._database.set_not_run(rest, lane.paused)
+            return
+        if lane.queue:
+            self._start(name, lane, lane.queue.popleft())
+
+    def _is_open(self, launch: PlannedLaunch) -> bool:
+        last = self._last_attempt(launch.launch_id)
+        return last is not None and last.state is LaunchState.RUNNING
+
+    def _over_budget(self) -> Failure | None:
+        budget = self._experiment.budget
+        if budget.launches is not None and self._launches_started >= budget.launches:
+            return Failure("budget", f"the budget of {budget.launches} launches is used up")
+        hours = (self._clock.monotonic_s() - self._started_s) / 3600
+        if budget.hours is not None and hours >= budget.hours:
+            return Failure("budget", f"the budget of {budget.hours:g} hours is used up")
+        return None
+
+    # -- starting ----------------------------------------------------------------------------
+
+    def _last_attempt(self, launch_id: str) -> AttemptRow | None:
+        rows = [row for row in self._database.attempts() if row.launch_id == launch_id]
+        return max(rows, key=lambda row: row.attempt) if rows else None
+
+    def _start(self, name: str, lane: _LaneState, launch: PlannedLaunch) -> None:
+        last = self._last_attempt(launch.launch_id)
+        if last is None or last.state is not LaunchState.RUNNING:
+            last = self._intend(name, launch, 1 if last is None else last.attempt + 1)
+            self._launches_started += 1
+        trials = tuple(trial for trial in launch.trials if trial.trial_id in last.trial_ids)
+        node = self._nodes[name]
+        document = self._document(launch, trials, node, last)
+        task = self._task(last, document)
+        running = _Running(launch, last.attempt, trials, task)
+        for line in self._database.lines(launch.launch_id, last.attempt, wire.EVENTS_FILE):
+            running.events.append(json.loads(line))
+        for line in self._database.lines(launch.launch_id, last.attempt, wire.REQUESTS_FILE):
+            running.records.append(wire.decode_request(line))
+        lane.running = running
+        lane.attempts[launch.launch_id] = lane.attempts.get(launch.launch_id, 0) + 1
+        self._lanes.start(name, task)
+
+    def _intend(self, name: str, launch: PlannedLaunch, attempt: int) -> AttemptRow:
+        states = self._database.trial_states()
+        missing = [
+            trial.trial_id for trial in launch.trials if not states[trial.trial_id][0].is_complete
+        ]
+        workdir = self._setup.workdirs[name]
+        self._database.begin_attempt(
+            launch.launch_id,
+            attempt,
+            run=self._setup.run,
+            node=name,
+            directory=f"{workdir}/{launch.launch_id}/{attempt}",
+            nonce=secrets.token_hex(16),
+            trial_ids=missing,
+            utc=self._clock.utc(),
+        )
+        row = self._last_attempt(launch.launch_id)
+        assert row is not None
+        return row
+
+    def _document(
+        self,
+        launch: PlannedLaunch,
+        trials: Sequence[PlannedTrial],
+        node: NodeSpec,
+        row: AttemptRow,
+    ) -> str:
+        document = launch_document(
+            launch,
+            trials,
+            experiment=self._experiment,
+            engine=self._engine,
+            node=node,
+            sweep_id=self._database.sweep_id,
+            attempt=row.attempt,
+            nonce=row.nonce,
+            owner=self._setup.owner,
+        )
+        return wire.encode(document)
+
+    def _task(self, row: AttemptRow, document: str) -> LaunchTask:
+        return LaunchTask(
+            launch_id=row.launch_id,
+            attempt=row.attempt,
+            directory=row.directory,
+            document=document,
+            archive_name=self._setup.archive_name,
+            archive=self._setup.archive,
+            python=self._setup.python,
+            offsets=self._database.offsets(row.launch_id, row.attempt),
+        )
+
+    # -- what happens ------------------------------------------------------------------------
+
+    def _handle(self, name: str, event: LanesEvent) -> None:
+        lane = self._state[name]
+        if isinstance(event, Fetched):
+            self._fetching -= 1
+            if event.error is None:
+                self._database.set_fetched(
+                    event.task.launch_id, event.task.attempt, event.task.target
+                )
+            else:
+                print(f"{self._clock.utc()} fetch of {event.task.directory}: {event.error}")
+            return
+        running = lane.running
+        if running is None or isinstance(event, Attached):
+            return
+        if isinstance(event, Lines):
+            running.losses = 0
+            self._record(running, event)
+        elif isinstance(event, Ended):
+            self._end(name, lane, running, event)
+        elif isinstance(event, LaneLost):
+            self._lost(name, lane, running, event)
+        else:
+            self._failed(lane, running, event)
+
+    def _record(self, running: _Running, event: Lines) -> None:
+        ended = []
+        if event.name == wire.REQUESTS_FILE:
+            running.records += [wire.decode_request(line) for line in event.lines]
+        else:
+            parsed = [json.loads(line) for line in event.lines]
+            running.events += parsed
+            ended = [line["trial"] for line in parsed if line["event"] == "trial_end"]
+        self._database.append(
+            running.launch.launch_id,
+            running.attempt,
+            event.name,
+            offset=event.offset,
+            lines=event.lines,
+            next_offset=event.next_offset,
+            trials={
+                trial.trial_id: self._judge(running, trial, None)
+                for trial in running.trials
+                if trial.trial_id in ended
+            },
+        )
+
+    def _judge(
+        self, running: _Running, trial: PlannedTrial, outcome: wire.Outcome | None
+    ) -> tuple[TrialState, Failure | None]:
+        ends = [
+            event
+            for event in running.events
+            if event["event"] == "trial_end" and event["trial"] == trial.trial_id
+        ]
+        records = [
+            record
+            for record in running.records
+            if record.trial == trial.trial_id and record.role == "measure"
+        ]
+        return judge_trial(self._engine, trial, ends[-1] if ends else None, records, outcome)
+
+    def _end(self, name: str, lane: _LaneState, running: _Running, event: Ended) -> None:
+        outcome = None if event.outcome is None else wire.decode_outcome(event.outcome)
+        state, failure = judge_launch(self._engine, outcome)
+        trials = {trial.trial_id: self._judge(running, trial, outcome) for trial in running.trials}
+        launch = running.launch
+        self._database.end_attempt(
+            launch.launch_id,
+            running.attempt,
+            state=state,
+            failure=failure,
+            outcome=event.outcome,
+            trials=trials,
+        )
+        lane.running = None
+        self._fetch(name, launch.launch_id, running.attempt, running.task.directory)
+        if not event.clean:
+            left = "; ".join(event.left)
+            lane.paused = lane.paused or Failure("node_dirty", f"node {name} is not clean: {left}")
+        elif state is LaunchState.INTERRUPTED:
+            if lane.attempts[launch.launch_id] <= _RETRIES_INTERRUPTED:
+                lane.queue.appendleft(launch)
+        else:
+            self._stop_on_failures(lane, launch, state, failure)
+
+    def _stop_on_failures(
+        self, lane: _LaneState, launch: PlannedLaunch, state: LaunchState, failure: Failure | None
+    ) -> None:
+        failed = failure.failure_class if failure and state is LaunchState.FAILED else None
+        lane.last_failures.append(failed or "")
+        if failed in {"claim_timeout", "busy"} and failure is not None:
+            lane.paused = failure
+            return
+        if self._setup.keep_going or lane.paused:
+            return
+        if failed and failure is not None and launch.role is Role.BASELINE_FIRST:
+            lane.paused = Failure(
+                "baseline_failed",
+                f"the baseline failed ({failed}: {failure.message}), so nothing could be compared; "
+                "mend it and `sweep resume`, or go on without with --keep-going",
+            )
+        elif failed and lane.last_failures[-_SAME_FAILURES:] == [failed] * _SAME_FAILURES:
+            lane.paused = Failure(
+                "same_failure",
+                f"{_SAME_FAILURES} launches in a row failed alike ({failed}); mend the cause and "
+                "`sweep resume`, or try each once with --keep-going",
+            )
+
+    def _lost(self, name: str, lane: _LaneState, running: _Running, event: LaneLost) -> None:
+        running.losses += 1
+        print(f"{self._clock.utc()} lane {name} lost ({event.reason}), attaching again")
+        if running.losses > _LANE_LOSSES:
+            self._failed(
+                lane, running, LaneFailed(f"lane {name} was lost {running.losses} times", None)
+            )
+            return
+        offsets = self._database.offsets(running.launch.launch_id, running.attempt)
+        running.task = replace(running.task, offsets=offsets)
+        self._lanes.start(name, running.task)
+
+    def _failed(self, lane: _LaneState, running: _Running, event: LaneFailed) -> None:
+        """The node refuses: the attempt stays open, so that resume attaches to what runs."""
+        hint = f" ({event.hint})" if event.hint else ""
+        lane.paused = Failure("node_error", f"{event.message}{hint}")
+        lane.running = None
+        print(f"{self._clock.utc()} launch {running.launch.launch_id}: {event.message}{hint}")
+
+    def _fetch(self, name: str, launch_id: str, attempt: int, directory: str) -> None:
+        target = self._setup.launches_directory / launch_id / str(attempt)
+        task = FetchTask(launch_id, attempt, directory, str(target), self._experiment.keep)
+        self._fetching += 1
+        self._lanes.fetch(name, task)
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def _result(self) -> RunResult:
+        notes = [lane.paused.message for lane in self._state.values() if lane.paused]
+        note = "; ".join(dict.fromkeys(notes)) or None
+        if self._stopped_by is not None:
+            return RunResult(130, note)
+        states = self._database.trial_states().values()
+        complete = all(state.is_complete for state, _, _ in states)
+        return RunResult(0 if complete and note is None else 1, note)
