@@ -7,6 +7,7 @@ end. Nothing of a sweep's record lives in Ray.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import tempfile
@@ -52,7 +53,9 @@ def _actor_class() -> Any:
     """Define the actor; ray is imported only when a driver really runs."""
     import ray  # noqa: PLC0415 - 0.4 s that only the driver pays
 
-    @ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0, concurrency_groups={"control": 3})
+    remote: Any = ray.remote  # its stubs lack concurrency_groups
+
+    @remote(num_cpus=0, max_restarts=0, max_task_retries=0, concurrency_groups={"control": 3})
     class LaneActor:
         """A lane in a process of its own."""
 
@@ -115,7 +118,7 @@ class RayLanes:
             os.environ.pop(name, None)
         import ray  # noqa: PLC0415
 
-        self._ray = ray
+        self._ray: Any = ray
         self._actor_class = _actor_class()
         self._init()
         self._lanes = {name: self._new_lane(name) for name in self._factories}
@@ -126,7 +129,7 @@ class RayLanes:
             num_cpus=1,
             include_dashboard=False,
             log_to_driver=False,
-            logging_level="ERROR",
+            logging_level=logging.ERROR,
             object_store_memory=_OBJECT_STORE_BYTES,
             _temp_dir=self._temporary,
             _system_config=_HEALTH,

@@ -164,6 +164,7 @@ class SweepRun:
                     offset=event.offset,
                     lines=event.lines,
                     next_offset=event.next_offset,
+                    seen_utc=self._clock.utc(),
                 )
             elif isinstance(event, (Ended, LaneFailed, LaneLost)):
                 self._database.end_attempt(
@@ -333,6 +334,7 @@ class SweepRun:
             offset=event.offset,
             lines=event.lines,
             next_offset=event.next_offset,
+            seen_utc=self._clock.utc(),
             trials={
                 trial.trial_id: self._judge(running, trial, None)
                 for trial in running.trials

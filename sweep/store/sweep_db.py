@@ -44,7 +44,8 @@ CREATE TABLE stream (
   NOT NULL, PRIMARY KEY (launch_id, attempt, name));
 CREATE TABLE line (
   launch_id TEXT NOT NULL, attempt INTEGER NOT NULL, name TEXT NOT NULL, n INTEGER NOT NULL,
-  text TEXT NOT NULL, PRIMARY KEY (launch_id, attempt, name, n)) WITHOUT ROWID;
+  text TEXT NOT NULL, seen_utc TEXT NOT NULL,
+  PRIMARY KEY (launch_id, attempt, name, n)) WITHOUT ROWID;
 CREATE TABLE run (
   run INTEGER PRIMARY KEY, pid INTEGER NOT NULL, start_ticks INTEGER NOT NULL,
   boot_id TEXT NOT NULL, host TEXT NOT NULL, started_utc TEXT NOT NULL, stage TEXT NOT NULL,
@@ -325,6 +326,7 @@ class SweepDb:
         offset: int,
         lines: Sequence[str],
         next_offset: int,
+        seen_utc: str,
         trials: Mapping[str, tuple[TrialState, Failure | None]] | None = None,
     ) -> None:
         """Record lines read at `offset` of a node's file, and the states that follow from them.
@@ -344,9 +346,9 @@ class SweepDb:
                 (launch_id, attempt, name),
             ).fetchone()["n"]
             cursor.executemany(
-                "INSERT INTO line VALUES (?, ?, ?, ?, ?)",
+                "INSERT INTO line VALUES (?, ?, ?, ?, ?, ?)",
                 [
-                    (launch_id, attempt, name, first + index, text)
+                    (launch_id, attempt, name, first + index, text, seen_utc)
                     for index, text in enumerate(lines)
                 ],
             )
@@ -466,6 +468,17 @@ class SweepDb:
             name,
         )
         return [str(row["text"]) for row in rows]
+
+    def seen_lines(self, launch_id: str, attempt: int, name: str) -> list[tuple[str, str]]:
+        """Return the recorded lines of one file with the controller's time of reading, UTC."""
+        rows = self._rows(
+            "SELECT text, seen_utc FROM line WHERE launch_id = ? AND attempt = ? AND name = ? "
+            "ORDER BY n",
+            launch_id,
+            attempt,
+            name,
+        )
+        return [(str(row["text"]), str(row["seen_utc"])) for row in rows]
 
     def experiment(self) -> Experiment:
         """Return the experiment of the current plan."""
