@@ -8,6 +8,7 @@ A launch directory holds
   chunks.jsonl    per request, the arrival time of each chunk and the text of the answer
   telemetry.jsonl one sample a line (GPUs only)
   server.log      standard output and standard error of the server
+  footprint.json  what the agent has started and found, so that a dead agent's server can be ended
   scrapes/        raw payloads, named <trial_id>.<window>.<before|after>.<name>
   outcome.json    last, written once by rename
 
@@ -34,6 +35,7 @@ CHUNKS_FILE = "chunks.jsonl"
 TELEMETRY_FILE = "telemetry.jsonl"
 LOG_FILE = "server.log"
 SCRAPES_DIR = "scrapes"
+FOOTPRINT_FILE = "footprint.json"
 OUTCOME_FILE = "outcome.json"
 
 NONCE_VARIABLE = "SWEEP_NONCE"
@@ -59,7 +61,7 @@ EVENTS = {
     "server_exit": "returncode (negative: signal), phase",
     "deadline": "a deadline passed: which (load, stall, request, trial, launch), limit_s",
     "stall": "no progress for limit_s: gpu_busy (or null)",
-    "flush": "the cache flush: confirmed (bool), tries, status",
+    "flush": "the cache flush: trial, window, confirmed (bool), tries, status (null: no answer)",
     "window": "a window ended: trial, window, complete, start_s, end_s, requests_ok, "
     "requests_error, output_tokens (null: not reported by the server)",
     "trial_end": "trial, end (see TRIAL_ENDS), windows, detail",
@@ -110,7 +112,8 @@ class HttpCall:
 class Answer:
     """Where things stand in a generation answer. Each entry is a list of alternative key paths:
     the first that leads to a value that is not null counts. Streaming answers are searched in
-    every chunk and the last value found counts; `text_at` is joined over chunks."""
+    every chunk and the last value found counts; `text_at` is joined over chunks, the first
+    text that is not empty of each."""
 
     text_at: List[KeyPath]
     output_tokens_at: List[KeyPath]
@@ -120,6 +123,8 @@ class Answer:
     """Cumulative count inside each chunk, where the engine reports it."""
     meta_at: Dict[str, KeyPath] = field(default_factory=dict)
     """Raw values copied into the record's `meta` under the given names, as they are."""
+    text_cumulative: bool = False
+    """Each chunk holds the whole text so far, as with SGLang's /generate; not joined then."""
 
 
 @dataclass(frozen=True)
@@ -295,21 +300,24 @@ class RequestRecord:
     """Which of the concurrent streams sent it, from 0."""
     sent_s: float
     first_s: Optional[float]
-    """Offset of the first chunk with text."""
+    """Offset of the first chunk with output (text, or a token count that grew); null for an
+    answer that does not stream: when its first token came is not known."""
     last_s: Optional[float]
-    """Offset of the last chunk with text."""
+    """Offset of the last chunk with output."""
     end_s: Optional[float]
     """Offset of the end of the answer."""
     status: Optional[int]
     error: Optional[str]
     chunks: int
-    """Chunks with text."""
+    """Chunks with output."""
     first_chunk_tokens: Optional[int]
     output_tokens: Optional[int]
     input_tokens: Optional[int]
     cached_tokens: Optional[int]
     text_sha256: Optional[str]
+    """Of the whole text in UTF-8; null when the request failed or no text came."""
     meta: Json
+    """By Answer.meta_at; `error_message` is what a server said of a failed request."""
     v: int = WIRE_VERSION
 
 

@@ -1,0 +1,168 @@
+"""A closed loop of streams over a list of requests, and what it amounts to."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Callable, Iterator, List, Optional, Sequence
+
+from sweep.agent import wire
+from sweep.agent.guard import TIMEOUT, Guard, guarding
+from sweep.agent.load import LOST, Channel, Sent
+
+STALLED = "stalled"
+LOST_PAUSE_S = 0.5
+"""A stream that lost its server waits this long for `stop`: whoever watches the process has
+then told us, and requests that nobody hears are not burnt."""
+
+Keep = Callable[[int, Sent], None]
+"""Called by each stream, with its number, for every request that it finished."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One pass over a list of requests."""
+
+    sents: List[Sent]
+    """In the order in which they ended."""
+    complete: bool
+    """Every request of the list was sent, and none was cut short by stop or stall."""
+    stalled: bool
+    """A request timed out, and during its time no stream received output."""
+
+    @property
+    def start_s(self) -> Optional[float]:
+        """When the first request was sent, on the monotonic clock."""
+        return min((round(sent.sent_s, 6) for sent in self.sents), default=None)
+
+    @property
+    def end_s(self) -> Optional[float]:
+        """When the last output came, on the monotonic clock; None: none came."""
+        ends_s = [sent.sent_s + sent.chunk_s[-1] for sent in self.sents if sent.chunk_s]
+        return round(max(ends_s), 6) if ends_s else None
+
+    @property
+    def answered(self) -> List[Sent]:
+        """The requests without error."""
+        return [sent for sent in self.sents if sent.error is None]
+
+    @property
+    def failed(self) -> List[Sent]:
+        """The requests with an error."""
+        return [sent for sent in self.sents if sent.error is not None]
+
+    @property
+    def output_tokens(self) -> Optional[int]:
+        """Output tokens of the answered requests, None: the server does not report them all, or
+        there is no answered request."""
+        counts = [sent.output_tokens for sent in self.answered]
+        known = [count for count in counts if count is not None]
+        return sum(known) if counts and len(known) == len(counts) else None
+
+    @property
+    def throughput(self) -> Optional[float]:
+        """Output tokens ÷ (last output - first sent) [tokens/s]."""
+        if self.output_tokens is None or self.start_s is None or self.end_s is None:
+            return None
+        return self.output_tokens / (self.end_s - self.start_s)
+
+
+def closed_loop(
+    port: int,
+    requests: Sequence[wire.Request],
+    answer: wire.Answer,
+    *,
+    concurrency: int,
+    timeout_s: float,
+    stop: threading.Event,
+    keep: Keep,
+) -> Pass:
+    """Send every request once, in order, from `concurrency` streams: each sends its next request
+    as soon as its last one ended. Returns when all ended or, within 0.2 s, when `stop` is set.
+
+    Gives up when the server stalls: a request timed out, and no stream received output since it
+    was sent.
+    """
+    streams = max(1, min(concurrency, len(requests)))
+    with guarding(stop) as guard, _no_collections(), ThreadPoolExecutor(streams) as threads:
+        channels = [Channel(port, guard) for _ in range(streams)]
+        loop = _Loop(requests, answer, timeout_s, keep=keep, guard=guard, channels=channels)
+        for future in [threads.submit(loop.stream, number) for number in range(streams)]:
+            future.result()
+        return loop.result()
+
+
+class _Loop:
+    """What the streams of one closed loop share."""
+
+    def __init__(
+        self,
+        requests: Sequence[wire.Request],
+        answer: wire.Answer,
+        timeout_s: float,
+        *,
+        keep: Keep,
+        guard: Guard,
+        channels: List[Channel],
+    ) -> None:
+        self._waiting = list(reversed(requests))
+        self._answer = answer
+        self._timeout_s = timeout_s
+        self._keep = keep
+        self._guard = guard
+        self._channels = channels
+        self._aligned = threading.Barrier(len(channels), action=self._connect)
+        self._sents: List[Sent] = []
+
+    def stream(self, number: int) -> None:
+        """Send requests until there are no more; runs in a thread of its own."""
+        self._aligned.wait()
+        channel = self._channels[number]
+        try:
+            while not self._guard.is_over:
+                try:
+                    request = self._waiting.pop()
+                except IndexError:
+                    return
+                sent = channel.send(request, self._answer, self._timeout_s)
+                self._sents.append(sent)
+                self._keep(number, sent)
+                self._after(sent)
+        finally:
+            channel.close()
+
+    def result(self) -> Pass:
+        """Return what came of it, once every stream has ended."""
+        return Pass(
+            sents=self._sents,
+            complete=not self._waiting and self._guard.halted is None,
+            stalled=self._guard.halted == STALLED,
+        )
+
+    def _connect(self) -> None:
+        """Connect every stream before the first sends; a server that refuses shows when it does."""
+        with suppress(OSError):
+            for channel in self._channels:
+                channel.open()
+
+    def _after(self, sent: Sent) -> None:
+        if sent.error in LOST:
+            self._guard.stop.wait(LOST_PAUSE_S)
+        if sent.error == TIMEOUT and sent.sent_s > max(c.output_s for c in self._channels):
+            self._guard.halt(STALLED)
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """Keep the garbage collector out of a measurement."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.unfreeze()
