@@ -197,12 +197,12 @@ class SweepRun:
         if lane.paused is None and lane.queue:
             lane.paused = self._over_budget()
         if lane.paused is not None:
-            rest = [launch.launch_id for launch in lane.queue if not self._is_open(launch)]
-            lane.queue.clear()
+            still_open = [launch for launch in lane.queue if self._is_open(launch)]
+            rest = [launch.launch_id for launch in lane.queue if launch not in still_open]
             self._database.set_not_run(rest, lane.paused)
-            return
-        if lane.queue:
-            self._start(name, lane, lane.queue.popleft())
+            lane.queue = deque(still_open)
+        if lane.queue and (lane.paused is None or lane.paused.failure_class == "stopped"):
+            self._start(name, lane, lane.queue.popleft(), stop=lane.paused is not None)
 
     def _is_open(self, launch: PlannedLaunch) -> bool:
         last = self._last_attempt(launch.launch_id)
@@ -223,7 +223,7 @@ class SweepRun:
         rows = [row for row in self._database.attempts() if row.launch_id == launch_id]
         return max(rows, key=lambda row: row.attempt) if rows else None
 
-    def _start(self, name: str, lane: _LaneState, launch: PlannedLaunch) -> None:
+    def _start(self, name: str, lane: _LaneState, launch: PlannedLaunch, *, stop: bool) -> None:
         last = self._last_attempt(launch.launch_id)
         if last is None or last.state is not LaunchState.RUNNING:
             last = self._intend(name, launch, 1 if last is None else last.attempt + 1)
@@ -231,7 +231,7 @@ class SweepRun:
         trials = tuple(trial for trial in launch.trials if trial.trial_id in last.trial_ids)
         node = self._nodes[name]
         document = self._document(launch, trials, node, last)
-        task = self._task(last, document)
+        task = replace(self._task(last, document), stop_at_once=stop)
         running = _Running(launch, last.attempt, trials, task)
         for line in self._database.lines(launch.launch_id, last.attempt, wire.EVENTS_FILE):
             running.events.append(json.loads(line))

@@ -100,7 +100,13 @@ def read_progress(database: SweepDb, now_utc: str, driver_alive: bool) -> Progre
     for row in attempts:
         by_launch.setdefault(row.launch_id, []).append(row)
     lines = tuple(
-        _launch_line(launch, *launch_states[launch.launch_id], by_launch, events, trial_states)
+        _launch_line(
+            launch,
+            *launch_states[launch.launch_id],
+            attempts=by_launch.get(launch.launch_id, ()),
+            events=events,
+            trial_states=trial_states,
+        )
         for launch in plan.launches
     )
     running = [

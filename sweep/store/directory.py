@@ -123,6 +123,7 @@ class FoundSweep:
     """A sweep directory below the results directory."""
 
     sweep_id: str
+    name: str
     directory: Path
     created_utc: str
 
@@ -133,10 +134,10 @@ def find_sweeps(results: Path) -> list[FoundSweep]:
     for path in sorted(results.glob(f"*/{DB_FILE}")) if results.is_dir() else []:
         database = SweepDb.open(path.parent)
         try:
-            created = database.meta("created_utc") or ""
+            name, created = database.meta("name") or "", database.meta("created_utc") or ""
         finally:
             database.close()
-        found.append(FoundSweep(path.parent.name, path.parent, created))
+        found.append(FoundSweep(path.parent.name, name, path.parent, created))
     return sorted(found, key=lambda sweep: (sweep.created_utc, sweep.sweep_id))
 
 

@@ -115,17 +115,18 @@ class SweepDb:
     # -- opening -----------------------------------------------------------------------------
 
     @classmethod
-    def create(cls, directory: Path, sweep_id: str, created_utc: str) -> SweepDb:
+    def create(cls, directory: Path, sweep_id: str, name: str, created_utc: str) -> SweepDb:
         """Make the database of a new sweep."""
         database = cls._connect(directory / DB_FILE, create=True)
-        database._create_schema(sweep_id, created_utc)  # noqa: SLF001 - our own constructor
+        database._create_schema(sweep_id, name, created_utc)  # noqa: SLF001 - our own constructor
         return database
 
-    def _create_schema(self, sweep_id: str, created_utc: str) -> None:
+    def _create_schema(self, sweep_id: str, name: str, created_utc: str) -> None:
         self.path.chmod(0o600)
         facts = [
             ("schema", str(SCHEMA_VERSION)),
             ("sweep_id", sweep_id),
+            ("name", name),
             ("created_utc", created_utc),
         ]
         with self._writing() as cursor:

@@ -1,0 +1,176 @@
+"""The driver process: one per run of a sweep, in a session of its own."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from types import FrameType
+
+from sweep.agent import procs, wire
+from sweep.driver.clock import SystemClock
+from sweep.driver.inline_lanes import InlineLanes
+from sweep.driver.lanes import Lanes
+from sweep.driver.sweep_run import RunResult, RunSetup, SweepRun
+from sweep.engines import engine
+from sweep.model.errors import SweepError
+from sweep.nodes.archive import agent_archive
+from sweep.nodes.local import LocalNode
+from sweep.ports import Clock
+from sweep.report.write import write_report
+from sweep.store.directory import DRIVER_LOG, LAUNCHES_DIR, SweepLock
+from sweep.store.read import read_sweep
+from sweep.store.sweep_db import SweepDb
+
+
+class StopSignals:
+    """Remembers the first SIGINT or SIGTERM; the run looks at it between events."""
+
+    def __init__(self) -> None:
+        self._name: str | None = None
+
+    def install(self) -> None:
+        """Catch both signals. After ray.init, which installs its own."""
+        signal.signal(signal.SIGINT, self._caught)
+        signal.signal(signal.SIGTERM, self._caught)
+
+    def requested(self) -> str | None:
+        """Return the signal's name, None when none came."""
+        return self._name
+
+    def _caught(self, number: int, _frame: FrameType | None) -> None:
+        self._name = self._name or signal.Signals(number).name
+
+
+def drive(
+    directory: Path, lock: SweepLock, environment: Mapping[str, str], *, keep_going: bool
+) -> int:
+    """Run the sweep of `directory` to its end and return the exit code.
+
+    `environment` is the user's, as it was before Ray changed this process's.
+    """
+    signals = StopSignals()
+    signals.install()
+
+    def lanes(factories: Mapping[str, partial[LocalNode]], clock: Clock) -> Lanes:
+        from sweep.driver.ray_driver import RayLanes  # noqa: PLC0415 - 0.4 s to import
+
+        ray_lanes = RayLanes(factories, clock)
+        signals.install()
+        return ray_lanes
+
+    run = _Drive(directory, lock, environment, keep_going=keep_going)
+    return run.to_end(lanes, signals.requested, report=True)
+
+
+def stop_what_runs(directory: Path, lock: SweepLock, environment: Mapping[str, str]) -> int:
+    """Stop, on its node, what a dead driver's sweep still runs; record it as interrupted."""
+
+    def lanes(factories: Mapping[str, partial[LocalNode]], clock: Clock) -> Lanes:
+        return InlineLanes({name: factory() for name, factory in factories.items()}, clock)
+
+    run = _Drive(directory, lock, environment, keep_going=False)
+    return run.to_end(lanes, lambda: "cancel", report=False)
+
+
+class _Drive:
+    """One run of a sweep's database by this process."""
+
+    def __init__(
+        self,
+        directory: Path,
+        lock: SweepLock,
+        environment: Mapping[str, str],
+        *,
+        keep_going: bool,
+    ) -> None:
+        self._directory = directory.absolute()
+        self._environment = environment
+        self._keep_going = keep_going
+        self._clock = SystemClock()
+        this = procs.read(os.getpid())
+        assert this is not None
+        host, now = socket.gethostname(), self._clock.utc()
+        lock.name_holder(f"driver pid {this.pid} on {host} since {now}")
+        self._database = SweepDb.open(directory)
+        self._run = self._database.begin_run(this.pid, this.start_ticks, procs.boot_id(), host, now)
+
+    def to_end(
+        self,
+        make_lanes: Callable[[Mapping[str, partial[LocalNode]], Clock], Lanes],
+        stop_requested: Callable[[], str | None],
+        *,
+        report: bool,
+    ) -> int:
+        """Run, report, and record how it ended."""
+        result = RunResult(1, f"the driver failed: see {self._directory / DRIVER_LOG}")
+        try:
+            result = self._launches(make_lanes, stop_requested)
+            if report:
+                result = self._report(result)
+        except SweepError as error:
+            result = RunResult(error.exit_code, error.message)
+            print(f"{self._clock.utc()} {error.message}", file=sys.stderr)
+        finally:
+            self._database.end_run(self._run, self._clock.utc(), result.exit_code, result.note)
+            self._database.close()
+        return result.exit_code
+
+    def _launches(
+        self,
+        make_lanes: Callable[[Mapping[str, partial[LocalNode]], Clock], Lanes],
+        stop_requested: Callable[[], str | None],
+    ) -> RunResult:
+        experiment = self._database.experiment()
+        factories = {node.name: partial(LocalNode, self._environment) for node in experiment.nodes}
+        self._database.set_stage(self._run, "starting the lanes")
+        lanes = make_lanes(factories, self._clock)
+        try:
+            self._database.set_stage(self._run, "running")
+            return SweepRun(
+                database=self._database,
+                lanes=lanes,
+                clock=self._clock,
+                engine=engine(experiment.engine.kind),
+                setup=self._setup(
+                    {
+                        node.name: node.workdir or factories[node.name]().home()
+                        for node in experiment.nodes
+                    }
+                ),
+                stop_requested=stop_requested,
+            ).run()
+        finally:
+            lanes.close()
+
+    def _setup(self, homes: Mapping[str, str]) -> RunSetup:
+        archive_name, archive = agent_archive()
+        sweep_id = self._database.sweep_id
+        return RunSetup(
+            run=self._run,
+            launches_directory=self._directory / LAUNCHES_DIR,
+            workdirs={name: f"{home}/{sweep_id}" for name, home in homes.items()},
+            archive_name=archive_name,
+            archive=archive,
+            owner=wire.Owner(user=getpass.getuser(), host=socket.gethostname(), sweep=sweep_id),
+            python=sys.executable,
+            keep_going=self._keep_going,
+        )
+
+    def _report(self, result: RunResult) -> RunResult:
+        """Write plots, table and report; a fault here costs no measurement, but is told."""
+        self._database.set_stage(self._run, "drawing plots and report")
+        try:
+            record = read_sweep(self._database)
+            write_report(record, self._directory, engine(record.experiment.engine.kind).count)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the measurements are safe
+            traceback.print_exc()
+            note = f"the report could not be written: {error}; every measurement is kept"
+            return RunResult(result.exit_code or 1, result.note or note)
+        return result
