@@ -11,7 +11,7 @@ import datetime as dt
 import os
 import threading
 import time
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional
 
 from sweep.agent import wire
 
@@ -51,16 +51,45 @@ class Journal:
         self._chunks = _Lines(os.path.join(directory, wire.CHUNKS_FILE))
         self._count = 0
         self._request_count = 0
+        self.phase = ""
+        self._phase_since_s = 0.0
+        self._phases_s: Dict[str, float] = {}
+
+    def resume(self) -> None:
+        """Go on where a dead agent stopped, and number events after its.
+
+        Half a line at the end, which no reader has taken, is cut off.
+        """
+        path = os.path.join(self.directory, wire.EVENTS_FILE)
+        with open(path, "rb") as stream:
+            data = stream.read()
+        os.truncate(path, data.rfind(b"\n") + 1)
+        self._count = data.count(b"\n")
+
+    def _enter(self, phase: str, now_s: float) -> None:
+        if self.phase:
+            spent_s = self._phases_s.get(self.phase, 0.0) + now_s - self._phase_since_s
+            self._phases_s[self.phase] = spent_s
+        self.phase, self._phase_since_s = phase, now_s
+
+    def phases_s(self) -> Dict[str, float]:
+        """Return how long each phase lasted so far, summed over its visits."""
+        with self._lock:
+            self._enter(self.phase, time.monotonic())
+            return {name: round(spent_s, 6) for name, spent_s in self._phases_s.items()}
 
     def event(self, kind: str, **fields: Any) -> None:
         """Append an event of one of wire.EVENTS and fsync."""
         if kind not in wire.EVENTS:
             raise ValueError("unknown kind of event: %s" % kind)
         with self._lock:
+            now_s = time.monotonic()
+            if kind == "phase":
+                self._enter(fields["phase"], now_s)
             line = {
                 "v": wire.WIRE_VERSION,
                 "n": self._count,
-                "t_s": round(time.monotonic(), 6),
+                "t_s": round(now_s, 6),
                 "utc": utc_now(),
                 "event": kind,
             }

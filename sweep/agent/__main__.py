@@ -1,0 +1,5 @@
+"""`python -m sweep.agent VERB ...`."""
+
+from sweep.agent.main import main
+
+main()

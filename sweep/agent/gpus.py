@@ -1,0 +1,118 @@
+"""GPUs, as nvidia-smi tells. A node without nvidia-smi is a node without GPUs."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from typing import Any, List, Optional, Sequence
+
+_TIMEOUT_S = 20.0
+"""Without persistence mode the driver may need seconds to wake up."""
+
+_FORMAT = "--format=csv,noheader,nounits"
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU; memory in MiB."""
+
+    index: int
+    uuid: str
+    name: str
+    memory_total_mib: Optional[float]
+    memory_used_mib: Optional[float]
+    utilization_percent: Optional[float]
+    driver: str
+
+
+@dataclass(frozen=True)
+class GpuProcess:
+    """A process that holds memory of a GPU."""
+
+    gpu_uuid: str
+    pid: int
+
+
+class GpuError(RuntimeError):
+    """nvidia-smi is there and does not answer; the message says how."""
+
+
+def number(text: str) -> Optional[float]:
+    """Read a figure of nvidia-smi; None for [N/A] and the like."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def rows(output: str) -> List[List[str]]:
+    """Split CSV output into its cells."""
+    return [
+        [cell.strip() for cell in line.split(",")] for line in output.splitlines() if line.strip()
+    ]
+
+
+def query(*arguments: str) -> Optional[str]:
+    """Run nvidia-smi; None when there is no such program. Raises GpuError."""
+    argv = ["nvidia-smi", *arguments, _FORMAT]
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except FileNotFoundError:
+        return None
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        raise GpuError("nvidia-smi does not answer: %s" % problem) from problem
+    output = done.stdout.decode("utf-8", "replace")
+    if done.returncode != 0:
+        message = (output + done.stderr.decode("utf-8", "replace")).strip()
+        raise GpuError("nvidia-smi failed (%d): %s" % (done.returncode, message[:500]))
+    return output
+
+
+_GPU_FIELDS = "index,uuid,name,memory.total,memory.used,utilization.gpu,driver_version"
+
+
+def parse_gpus(output: str) -> List[Gpu]:
+    """Read the answer for the fields of a Gpu."""
+    return [
+        Gpu(int(row[0]), row[1], row[2], number(row[3]), number(row[4]), number(row[5]), row[6])
+        for row in rows(output)
+        if len(row) == len(_GPU_FIELDS.split(","))
+    ]
+
+
+def list_gpus() -> List[Gpu]:
+    """Return the node's GPUs, [] without nvidia-smi. Raises GpuError."""
+    output = query("--query-gpu=" + _GPU_FIELDS)
+    return [] if output is None else parse_gpus(output)
+
+
+def parse_processes(output: str) -> List[GpuProcess]:
+    """Read the answer for gpu_uuid,pid."""
+    return [
+        GpuProcess(row[0], int(row[1])) for row in rows(output) if len(row) > 1 and row[1].isdigit()
+    ]
+
+
+def list_processes() -> List[GpuProcess]:
+    """Return which process computes on which GPU. Raises GpuError."""
+    output = query("--query-compute-apps=gpu_uuid,pid")
+    return [] if output is None else parse_processes(output)
+
+
+def select(found: Sequence[Gpu], wanted: Optional[Sequence[Any]]) -> List[Gpu]:
+    """Return the GPUs named by index or UUID, all for None. Raises GpuError for unknown ones."""
+    if wanted is None:
+        return list(found)
+    by_name = {gpu.uuid: gpu for gpu in found}
+    by_name.update({str(gpu.index): gpu for gpu in found})
+    missing = [str(name) for name in wanted if str(name) not in by_name]
+    if missing:
+        there = ", ".join(str(gpu.index) for gpu in found) or "none"
+        raise GpuError("no GPU %s on this node; there are: %s" % (", ".join(missing), there))
+    return [by_name[str(name)] for name in wanted]

@@ -1,0 +1,355 @@
+"""One launch, from the claim to the outcome: a list of named steps forward, and one back."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import threading
+import time
+import traceback
+from typing import Callable, List, Optional, Tuple
+
+from sweep.agent import claim, cleanup, footprint, gpus, port, procs, server, trials, wire
+from sweep.agent.journal import Journal, utc_now
+from sweep.agent.logfile import LogFile
+from sweep.agent.ours import Ours
+from sweep.agent.outcome import write_outcome
+from sweep.agent.readiness import Readiness
+from sweep.agent.telemetry import Telemetry
+from sweep.agent.watch import Watch
+
+_CLAIM_POLL_S = 0.5
+_COLLECT_S = 5.0
+"""Longest wait for the server's exit once its processes are killed."""
+
+Step = Tuple[str, Callable[[], None]]
+
+
+class Ended(Exception):
+    """The launch is over: one of wire.OUTCOME_ENDS, and a sentence about it."""
+
+    def __init__(self, end: str, detail: Optional[str] = None) -> None:
+        super().__init__(end, detail)
+        self.end = end
+        self.detail = detail
+
+
+class Launch:
+    """Runs one launch. Everything it starts, it also ends, whatever happens in between."""
+
+    def __init__(self, directory: str, doc: wire.LaunchDoc, ident: wire.AgentIdent) -> None:
+        self._directory = directory
+        self._doc = doc
+        self._ident = ident
+        self._journal = Journal(directory)
+        self._stop = trials.StopSignal()
+        self._stalled = False
+        self._gpus: List[gpus.Gpu] = []
+        self._claim: Optional[claim.Claim] = None
+        self._footprint = footprint.Footprint(doc.nonce, ident.boot_id)
+        self._ours = Ours(self._footprint, ident.pid, self._record)
+        self._server: Optional[server.Server] = None
+        self._watch: Optional[Watch] = None
+        self._telemetry: Optional[Telemetry] = None
+        self._left: List[str] = []
+
+    def run(self) -> None:
+        """Run the launch to its outcome."""
+        self._journal.event(
+            "agent",
+            pid=self._ident.pid,
+            start_ticks=self._ident.start_ticks,
+            boot_id=self._ident.boot_id,
+            wire=wire.WIRE_VERSION,
+            python=platform.python_version(),
+            host=platform.node(),
+            user=procs.user_name(os.geteuid()),
+            clock_utc=utc_now(),
+        )
+        timer = threading.Timer(self._doc.deadlines.launch_s, self._out_of_time)
+        timer.daemon = True
+        timer.start()
+        ended = self._forward()
+        phase = self._journal.phase
+        timer.cancel()
+        ended = self._back(ended)
+        self._finish(ended, phase)
+
+    def ask_to_stop(self, number: int) -> None:
+        """End the launch in good order; called by a thread, never by a signal handler."""
+        if not self._stop.event.is_set():
+            self._journal.event("stopping", by=signal.Signals(number).name)
+        self._stop.set("stopped")
+
+    def _out_of_time(self) -> None:
+        self._journal.event("deadline", which="launch", limit_s=self._doc.deadlines.launch_s)
+        self._stop.set("deadline")
+
+    def _server_ended(self, returncode: int) -> None:
+        self._journal.event("server_exit", returncode=returncode, phase=self._journal.phase)
+        self._stop.set("server_exit")
+
+    def _stall(self, _gpu_busy: Optional[bool]) -> None:
+        self._stalled = True
+        self._stop.set("deadline")
+
+    def _record(self) -> None:
+        self._footprint.save(self._directory)
+        if self._claim is not None:
+            living = [(pid, ticks) for pid, ticks in self._footprint.processes]
+            self._claim.record(living)
+
+    # Forward
+
+    def _forward(self) -> Ended:
+        steps: List[Step] = [
+            ("claim", self._take_claim),
+            ("clean", self._look_around),
+            ("start", self._start),
+            ("load", self._load),
+            ("ready", self._generate),
+            ("", self._measure),
+        ]
+        try:
+            for phase, step in steps:
+                self._check_stop()
+                if phase:
+                    self._journal.event("phase", phase=phase, trial=None, window=None)
+                step()
+            self._check_stop()
+        except Ended as ended:
+            return ended
+        except Exception as problem:  # noqa: BLE001 - whatever it is, the server must be stopped
+            return self._failed(problem)
+        return Ended("done")
+
+    def _failed(self, problem: Exception) -> Ended:
+        message = "%s: %s" % (type(problem).__name__, problem)
+        self._journal.event("error", message=message, traceback=traceback.format_exc())
+        return Ended("error", message)
+
+    def _check_stop(self) -> None:
+        if self._stop.reason is not None:
+            raise Ended("stalled" if self._stalled else self._stop.reason)
+
+    def _take_claim(self) -> None:
+        try:
+            self._gpus = gpus.select(gpus.list_gpus(), self._doc.gpus)
+        except gpus.GpuError as problem:
+            raise Ended("error", str(problem)) from problem
+        owner = self._doc.owner
+        holder = claim.Holder(
+            user=owner.user,
+            host=owner.host,
+            sweep=owner.sweep,
+            directory=self._directory,
+            nonce=self._doc.nonce,
+            pid=self._ident.pid,
+            start_ticks=self._ident.start_ticks,
+            boot_id=self._ident.boot_id,
+            since_utc=utc_now(),
+        )
+        candidate = claim.Claim(holder)
+        names = claim.resources(self._gpus)
+        told: Optional[str] = None
+
+        def attempt() -> Optional[str]:
+            nonlocal told
+            held = candidate.take(claim.directory(), names)
+            if held is None:
+                return None
+            reason = "%s is claimed by %s" % (held.resource, held.reason)
+            if reason != told:
+                self._journal.event("claim_wait", owner=reason)
+                told = reason
+            return reason
+
+        self._retry_while_taken(attempt)
+        self._claim = candidate
+
+    def _retry_while_taken(self, attempt: Callable[[], Optional[str]]) -> None:
+        """Try until nobody else has the GPUs, as on_busy says."""
+        until_s = time.monotonic() + self._doc.deadlines.claim_s
+        while True:
+            reason = attempt()
+            if reason is None:
+                return
+            if self._doc.on_busy != "wait":
+                raise Ended("busy", reason)
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                raise Ended("claim_timeout", reason)
+            self._stop.event.wait(min(_CLAIM_POLL_S, left_s))
+            self._check_stop()
+
+    def _look_around(self) -> None:
+        """Wait for other users of our GPUs to leave, and note what is there before the server."""
+        told: List[int] = []
+
+        def attempt() -> Optional[str]:
+            uuids = {gpu.uuid for gpu in self._gpus}
+            pids = sorted({p.pid for p in gpus.list_processes() if p.gpu_uuid in uuids})
+            if not pids:
+                return None
+            users = [
+                {"pid": pid, "user": procs.user_name(procs.user_id(pid)), "name": _name(pid)}
+                for pid in pids
+            ]
+            if pids != told:
+                self._journal.event("busy", processes=users)
+                told[:] = pids
+            who = ["pid %(pid)s (%(name)s, user %(user)s)" % user for user in users]
+            return "our GPUs are in use by " + ", ".join(who)
+
+        if self._gpus:
+            self._retry_while_taken(attempt)
+            chosen = {gpu.uuid for gpu in self._gpus}
+            for gpu in gpus.list_gpus():
+                if gpu.uuid in chosen and gpu.memory_used_mib is not None:
+                    self._footprint.gpu_memory_mib[gpu.uuid] = gpu.memory_used_mib
+        self._footprint.shm_before = footprint.shm_names()
+
+    def _start(self) -> None:
+        doc = self._doc
+        number = port.pick(claim.directory())
+        visible = server.visible_gpus(self._gpus) if doc.gpus is not None else {}
+        env = server.environment(os.environb, doc, visible)
+        log = os.path.join(self._directory, wire.LOG_FILE)
+        self._footprint.save(self._directory)
+        try:
+            started = server.start(
+                server.command(doc, number),
+                env,
+                doc.cwd,
+                log,
+                port=number,
+                on_exit=self._server_ended,
+            )
+        except server.StartFailed as problem:
+            raise Ended("start_failed", str(problem)) from problem
+        self._server = started
+        self._footprint.server = [started.pid, started.start_ticks, number]
+        self._footprint.processes = [[started.pid, started.start_ticks]]
+        self._record()
+        self._journal.event(
+            "server_started", pid=started.pid, start_ticks=started.start_ticks, port=number
+        )
+        self._telemetry = Telemetry(self._directory, self._gpus, self._our_pids)
+        self._telemetry.start()
+        self._watch = Watch(
+            LogFile(log, [*doc.engine.milestones, *doc.engine.fatal]),
+            self._ours,
+            self._journal,
+            fatal=doc.engine.fatal,
+            stall_s=doc.deadlines.stall_s,
+            on_stall=self._stall,
+            gpus=self._telemetry.load,
+        )
+        self._watch.start()
+
+    def _our_pids(self) -> set[int]:
+        return {pid for pid, _ in self._footprint.processes}
+
+    def _load(self) -> None:
+        assert self._server is not None
+        self._readiness = Readiness(
+            self._doc, self._server.port, self._ours, self._journal, self._stop
+        )
+        if not self._readiness.healthy():
+            self._not_ready("load_timeout")
+
+    def _generate(self) -> None:
+        if not self._readiness.first_token():
+            self._not_ready("not_ready")
+
+    def _not_ready(self, end: str) -> None:
+        self._check_stop()
+        limit_s = self._doc.deadlines.load_s
+        self._journal.event("deadline", which="load", limit_s=limit_s)
+        raise Ended(end, "after %g s: %s" % (limit_s, self._readiness.detail))
+
+    def _measure(self) -> None:
+        assert self._server is not None
+        assert self._watch is not None
+        self._watch.calm()
+        trials.run_trials(self._doc, self._server.port, self._journal, self._stop)
+
+    # Back
+
+    def _back(self, ended: Ended) -> Ended:
+        steps: List[Step] = [
+            ("collect", self._collect),
+            ("stop", self._stop_server),
+            ("verify", self._verify),
+        ]
+        if self._server is None:
+            steps = []
+        for phase, step in [*steps, ("release", self._release)]:
+            ended = self._step_back(phase, step) or ended
+        return ended
+
+    def _step_back(self, phase: str, step: Callable[[], None]) -> Optional[Ended]:
+        """Take one step; when it fails, those after it matter all the more."""
+        try:
+            self._journal.event("phase", phase=phase, trial=None, window=None)
+            step()
+        except Exception as problem:  # noqa: BLE001 - whatever it is, it must not end the way back
+            ended = self._failed(problem)
+            self._left.append("unknown: %s failed (%s)" % (phase, ended.detail))
+            return ended
+        return None
+
+    def _collect(self) -> None:
+        self._journal.sync()
+        self._ours.note_shared_memory(self._ours.scan())
+
+    def _stop_server(self) -> None:
+        assert self._server is not None
+        start_s = time.monotonic()
+        how = "itself" if self._server.exited.is_set() else "term"
+        if not cleanup.terminate(self._ours, self._doc.deadlines.stop_s):
+            how = "kill"
+        cleanup.kill_all(self._ours, time.monotonic() + _COLLECT_S)
+        self._server.exited.wait(_COLLECT_S)
+        self._journal.event("stopped", how=how, seconds=round(time.monotonic() - start_s, 6))
+
+    def _verify(self) -> None:
+        until_s = time.monotonic() + self._doc.deadlines.verify_s
+        self._left += cleanup.prove(self._ours, until_s)
+        if self._telemetry is not None:
+            self._telemetry.finish()
+        if self._watch is not None:
+            self._watch.finish()
+        if self._left:
+            self._journal.event("dirty", left=self._left)
+        else:
+            self._journal.event("clean")
+
+    def _release(self) -> None:
+        if self._claim is None:
+            return
+        if self._left:
+            self._claim.abandon()
+        else:
+            self._claim.release()
+
+    def _finish(self, ended: Ended, phase: str) -> None:
+        outcome = wire.Outcome(
+            end=ended.end,
+            phase=phase,
+            detail=ended.detail,
+            server=self._server.ident if self._server is not None else None,
+            patterns=self._watch.patterns if self._watch is not None else [],
+            log_tail=[],
+            clean=not self._left,
+            left=self._left,
+            phases_s={},
+            files={},
+        )
+        write_outcome(self._directory, outcome, self._journal)
+
+
+def _name(pid: int) -> str:
+    process = procs.read(pid)
+    return process.name if process else "gone"
