@@ -62,7 +62,7 @@ class Result:
     server_cores: float
 
 
-LOADS = (Load(64, 80, 400, 2), Load(8, 100, 500, 2), Load(1, 100, 500, 2))
+LOADS = (Load(64, 80, 1000, 2), Load(8, 100, 1000, 2), Load(1, 100, 1000, 2))
 
 
 def free_port() -> int:

@@ -7,10 +7,11 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Callable, Iterator, List, Optional, Sequence
+from queue import SimpleQueue
+from typing import Callable, Iterator, List, Optional, Sequence, Tuple
 
 from sweep.agent import wire
-from sweep.agent.guard import TIMEOUT, Guard, guarding
+from sweep.agent.guard import STOPPED, TIMEOUT, Guard, guarding
 from sweep.agent.load import LOST, Channel, Sent
 
 STALLED = "stalled"
@@ -19,7 +20,7 @@ LOST_PAUSE_S = 0.5
 then told us, and requests that nobody hears are not burnt."""
 
 Keep = Callable[[int, Sent], None]
-"""Called by each stream, with its number, for every request that it finished."""
+"""Takes every request that ended, with the number of its stream; called in one thread."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,15 @@ def closed_loop(
     streams = max(1, min(concurrency, len(requests)))
     with guarding(stop) as guard, _no_collections(), ThreadPoolExecutor(streams) as threads:
         channels = [Channel(port, guard) for _ in range(streams)]
-        loop = _Loop(requests, answer, timeout_s, keep=keep, guard=guard, channels=channels)
-        for future in [threads.submit(loop.stream, number) for number in range(streams)]:
-            future.result()
+        loop = _Loop(requests, answer, timeout_s, guard, channels)
+        try:
+            running = [threads.submit(loop.stream, number) for number in range(streams)]
+            loop.hand_over(keep)
+        except BaseException:
+            loop.abandon()
+            raise
+        for stream in running:
+            stream.result()
         return loop.result()
 
 
@@ -103,36 +110,53 @@ class _Loop:
         requests: Sequence[wire.Request],
         answer: wire.Answer,
         timeout_s: float,
-        *,
-        keep: Keep,
         guard: Guard,
         channels: List[Channel],
     ) -> None:
         self._waiting = list(reversed(requests))
         self._answer = answer
         self._timeout_s = timeout_s
-        self._keep = keep
         self._guard = guard
         self._channels = channels
         self._aligned = threading.Barrier(len(channels), action=self._connect)
+        self._ended: SimpleQueue[Optional[Tuple[int, Sent]]] = SimpleQueue()
         self._sents: List[Sent] = []
+
+    def hand_over(self, keep: Keep) -> None:
+        """Give each request that ended to `keep`, until every stream has ended.
+
+        Not in the streams: what it costs would delay their next requests.
+        """
+        streams = len(self._channels)
+        while streams:
+            ended = self._ended.get()
+            if ended is None:
+                streams -= 1
+            else:
+                self._sents.append(ended[1])
+                keep(*ended)
 
     def stream(self, number: int) -> None:
         """Send requests until there are no more; runs in a thread of its own."""
-        self._aligned.wait()
         channel = self._channels[number]
         try:
+            self._aligned.wait()
             while not self._guard.is_over:
                 try:
                     request = self._waiting.pop()
                 except IndexError:
                     return
                 sent = channel.send(request, self._answer, self._timeout_s)
-                self._sents.append(sent)
-                self._keep(number, sent)
+                self._ended.put((number, sent))
                 self._after(sent)
         finally:
             channel.close()
+            self._ended.put(None)
+
+    def abandon(self) -> None:
+        """End every stream: the records can be kept no longer."""
+        self._guard.halt(STOPPED)
+        self._aligned.abort()
 
     def result(self) -> Pass:
         """Return what came of it, once every stream has ended."""

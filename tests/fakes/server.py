@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -379,12 +380,12 @@ class Server:
         while self.fault.trickle:
             connection.send(b": still here\n\n")
             time.sleep(0.05)
-        tokens = list(words(ask.prompt, ask.count))
+        tokens = words(ask.prompt, ask.count)
         whole = ""
         for begin in range(0, ask.count, ask.k):
             done = min(begin + ask.k, ask.count)
             sleep_until(start_s + done / self.fault.rate)
-            text = "".join(tokens[begin:done])
+            text = "".join(itertools.islice(tokens, done - begin))
             if self.fault.stamp:
                 text = f" {time.monotonic():.6f}"
             whole = whole + text if ask.path == "/generate" else ""
