@@ -1,0 +1,26 @@
+"""How well a draft is accepted: pure formulas over raw counts, summed over requests.
+
+Counts, in the sense of every engine once translated: C cycles (one draft and one verification
+each), D draft tokens sent to verification without the root, A accepted draft tokens without the
+bonus token. Ratios are ratios of sums, never means of per-request ratios.
+"""
+
+from __future__ import annotations
+
+
+def accept_length(accepted_tokens: int, cycles: int) -> float | None:
+    """Return τ = 1 + A/C [tokens per cycle], the bonus token included; None without cycles.
+
+    Source: EAGLE-3 (arXiv 2503.01840), section 4, "average number of tokens generated per
+    drafting-verification cycle"; the convention of the bonus is vLLM's.
+    """
+    return None if cycles <= 0 else 1.0 + accepted_tokens / cycles
+
+
+def acceptance_rate(accepted_tokens: int, drafted_tokens: int) -> float | None:
+    """Return A/D [fraction, 0 to 1], the bonus in neither; None without draft tokens.
+
+    With a tree (topk > 1) D counts nodes that cannot all be accepted, so trees and chains do not
+    compare. Source: vLLM's acceptance metrics.
+    """
+    return None if drafted_tokens <= 0 else accepted_tokens / drafted_tokens

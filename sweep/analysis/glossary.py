@@ -1,0 +1,251 @@
+"""What every column of the table means: definition, unit and source, in the table's order."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+SHARE_PREFIX = "p_"
+ARGUMENT_PREFIX = "arg_"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the table: its name, pandas type, unit, definition and where that comes from."""
+
+    name: str
+    dtype: str
+    definition: str
+    unit: str | None = None
+    source: str = "sweep"
+
+
+_E3 = "EAGLE-3, arXiv 2503.01840, section 4"
+_LATENCY = "vLLM benchmarking docs, latency metrics"
+_ACCEPTANCE = "vLLM speculative decoding docs, acceptance metrics"
+_PROBE = "the probe in the engine; empty where no probe ran"
+_MEASURED = "over the measured requests that were answered without an error"
+_LO = "Lower end of the 95 % interval of {}, resampled by prompt and by window."
+_HI = "Upper end of the 95 % interval of {}, resampled by prompt and by window."
+_LO_PAIRED = "Lower end of the 95 % interval of {}, windows resampled and prompts paired."
+_HI_PAIRED = "Upper end of the 95 % interval of {}, windows resampled and prompts paired."
+
+IDENTITY = (
+    Column("sweep_id", "string", "The sweep that measured the row."),
+    Column("trial_id", "string", "Identity of configuration, workload, concurrency and launch."),
+    Column("launch_id", "string", "Identity of the server process that was planned for the trial."),
+    Column("role", "string", "Why the launch is in the plan: main, baseline_first, baseline_last."),
+    Column("attempt", "Int64", "Which start of the launch the row shows; empty: never started."),
+    Column("node", "string", "The machine of the launch; rows of different nodes do not rank."),
+    Column("engine", "string", "The kind of server."),
+    Column("engine_version", "string", "Version of the server, as the node reported it."),
+    Column("configuration_id", "string", "Identity of what is compared."),
+    Column("configuration", "string", "Short name of what is compared."),
+    Column("is_baseline", "boolean", "Whether the target decodes without speculation."),
+    Column("arm", "string", "Everything but speculation; rows of an arm share a baseline."),
+    Column("variant", "string", "Name of the bundle of environment and arguments."),
+    Column("algorithm", "string", "Speculative algorithm; empty: none."),
+    Column("num_steps", "Int64", "Draft steps in a cycle.", "steps"),
+    Column("topk", "Int64", "Branches per draft step; 1 is a chain.", "branches"),
+    Column(
+        "num_draft_tokens",
+        "Int64",
+        "Draft tokens as the experiment asks for them; empty: left to `auto`, or several asked "
+        "values became one.",
+        "tokens",
+    ),
+    Column(
+        "effective_num_draft_tokens",
+        "Int64",
+        "Draft tokens in a cycle after the engine's own rules, as the engine counts them.",
+        "tokens",
+    ),
+)
+
+OUTCOME = (
+    Column("workload", "string", "Name of the prompts with their output rule and sampling."),
+    Column("concurrency", "Int64", "Requests in flight, in a closed loop.", "requests"),
+    Column("state", "string", "ok, partial, failed, skipped_invalid, pruned, interrupted, "
+           "not_run or planned; only ok rows rank."),
+    Column("failure_class", "string", "Why the trial, or its launch, failed; empty: it did not."),
+    Column("reason", "string", "What is known of the failure, or the rule that skipped the row."),
+    Column("flags", "string", "Doubts about the row, separated by blanks; see the list of flags."),
+    Column("windows", "Int64", "Complete windows: repeats of the trial in which every request "
+           "ended.", "windows"),
+    Column("requests_ok", "Int64", "Measured requests answered without an error.", "requests"),
+    Column("requests_error", "Int64", "Measured requests that failed; they are in no statistic of "
+           "latency or rate.", "requests"),
+)  # fmt: skip
+
+RATES = (
+    Column(
+        "output_tok_s",
+        "Float64",
+        "Output throughput: output tokens ÷ window time, as the ratio of their sums over the "
+        "complete windows. Window time is from the first request sent to the last token. Tokens "
+        "are those the engine counts, never chunks.",
+        "tokens/s",
+        _LATENCY,
+    ),
+    Column("output_tok_s_lo", "Float64", _LO.format("output_tok_s"), "tokens/s"),
+    Column("output_tok_s_hi", "Float64", _HI.format("output_tok_s"), "tokens/s"),
+    Column(
+        "decode_tok_s",
+        "Float64",
+        "Decode rate of one stream: tokens after the first output chunk ÷ time after it, as the "
+        "ratio of their sums over the complete windows. Prefill and queueing are not in it.",
+        "tokens/s",
+    ),
+    Column("decode_tok_s_lo", "Float64", _LO.format("decode_tok_s"), "tokens/s"),
+    Column("decode_tok_s_hi", "Float64", _HI.format("decode_tok_s"), "tokens/s"),
+    Column("ttft_s_p50", "Float64", f"Median time from sending a request to its first streamed "
+           f"output, {_MEASURED}.", "s", _LATENCY),
+    Column("tpot_s_p50", "Float64", f"Median time per output token after the first: (last output "
+           f"- first output) ÷ (output tokens - 1), {_MEASURED}; one-token answers have none.",
+           "s/token", _LATENCY),
+    Column("itl_s_p50", "Float64", f"Median gap between consecutive streamed outputs, over all "
+           f"gaps {_MEASURED}. An output may hold several tokens.", "s", _LATENCY),
+    Column("itl_s_p99", "Float64", "99th percentile of the same gaps, by linear interpolation.",
+           "s", _LATENCY),
+)  # fmt: skip
+
+COUNTS = (
+    Column("output_tokens", "Int64", f"Output tokens, summed {_MEASURED}.", "tokens"),
+    Column("cycles", "Int64", f"Drafting-verification cycles C, summed {_MEASURED}. Flag "
+           "cycles_estimated: derived from other counts.", "cycles", _E3),
+    Column("drafted_tokens", "Int64", f"Draft tokens D sent to verification, root excluded, "
+           f"summed {_MEASURED}.", "tokens", _ACCEPTANCE),
+    Column("accepted_tokens", "Int64", f"Draft tokens A that were kept, bonus excluded, summed "
+           f"{_MEASURED}.", "tokens", _ACCEPTANCE),
+    Column("accept_length", "Float64", "τ = 1 + A/C, the bonus token included; from 1 to steps + "
+           "1. Ratio of sums.", "tokens/cycle", f"{_E3}; {_ACCEPTANCE}"),
+    Column("acceptance_rate", "Float64", "A/D, the bonus in neither. Not comparable between "
+           "chains and trees.", "fraction", _ACCEPTANCE),
+)  # fmt: skip
+
+PHASES = (
+    Column("draft_ms", "Float64", "Draft phase of a cycle.", "ms/cycle", _PROBE),
+    Column("verify_ms", "Float64", "Target verification of a cycle.", "ms/cycle", _PROBE),
+    Column("extend_ms", "Float64", "Draft re-extend of a cycle.", "ms/cycle", _PROBE),
+    Column("other_ms", "Float64", "Rest of a cycle.", "ms/cycle", _PROBE),
+    Column("cycle_ms", "Float64", "Interval between starts of cycles.", "ms/cycle", _PROBE),
+)
+
+COMPARISON = (
+    Column(
+        "break_even_accept_length",
+        "Float64",
+        "τ* = cycle time ÷ the arm's baseline time per token, at the same workload and "
+        "concurrency. The cycle is cycle_ms where a probe measured it, else as the client sees "
+        "it: accept length ÷ decode rate of a stream, which makes τ ÷ τ* the speed-up of "
+        "decoding alone.",
+        "tokens/cycle",
+    ),
+    Column(
+        "speedup",
+        "Float64",
+        "output_tok_s ÷ that of the arm's baseline without speculation, at the same workload, "
+        "concurrency and node; first and last baseline pooled. Baselines are 1 by definition.",
+        "ratio",
+        _E3,
+    ),
+    Column("speedup_lo", "Float64", _LO_PAIRED.format("speedup"), "ratio"),
+    Column("speedup_hi", "Float64", _HI_PAIRED.format("speedup"), "ratio"),
+    Column(
+        "speedup_vs_default",
+        "Float64",
+        "output_tok_s ÷ that of the default arm's baseline: a better environment counts here, "
+        "and is not sold as better speculation.",
+        "ratio",
+    ),
+    Column("speedup_vs_default_lo", "Float64", _LO_PAIRED.format("speedup_vs_default"), "ratio"),
+    Column("speedup_vs_default_hi", "Float64", _HI_PAIRED.format("speedup_vs_default"), "ratio"),
+    Column(
+        "vs_best",
+        "Float64",
+        "output_tok_s ÷ that of the fastest configuration that ended ok on the same node, at the "
+        "same workload and concurrency; launches of one configuration pooled. An interval that "
+        "reaches 1 means that the two cannot be told apart.",
+        "ratio",
+    ),
+    Column("vs_best_lo", "Float64", _LO_PAIRED.format("vs_best"), "ratio"),
+    Column("vs_best_hi", "Float64", _HI_PAIRED.format("vs_best"), "ratio"),
+    Column("drift", "Float64", "Only for the last baseline: its output_tok_s ÷ that of the first "
+           "baseline of the arm; 1 means that the node did not change.", "ratio"),
+    Column("drift_lo", "Float64", _LO_PAIRED.format("drift"), "ratio"),
+    Column("drift_hi", "Float64", _HI_PAIRED.format("drift"), "ratio"),
+    Column(
+        "same_as_baseline_share",
+        "Float64",
+        "Share of measured answers whose text is identical to the arm's baseline's most frequent "
+        "answer to the same prompt, at temperature 0. A baseline below 1 does not repeat itself.",
+        "fraction",
+    ),
+)  # fmt: skip
+
+RUN = (
+    Column("load_s", "Float64", "From the start of the server process to its first generated "
+           "token; shared by all trials of a launch.", "s"),
+    Column("wall_s", "Float64", "From the first event of the trial to its end, warm-up included.",
+           "s"),
+    Column("prompt_hash", "string", "Identity of the workload's prompts, in order."),
+    Column("started_utc", "string", "When the trial began, by the node's clock; when it never "
+           "began, when its launch was to start."),
+)  # fmt: skip
+
+FLAGS = {
+    "errors": "At least one measured request failed.",
+    "short_output": "More than 5 % of the answers have less than a tenth of the tokens asked "
+    "(with ignore_eos: fewer than asked).",
+    "speculation_ineffective": "Accept length at most 1.05: hardly a draft token is accepted; "
+    "draft and target may not match.",
+    "cycles_estimated": "The engine does not report cycles; they are derived from other counts.",
+    "cached_prompt": "More than a tenth of the prompt tokens came from a cache: time to first "
+    "token and throughput flatter.",
+    "cache_unknown": "The engine did not confirm that its cache was flushed.",
+    "one_prompt": "One prompt only: nothing is known of other prompts.",
+    "few_windows": "Fewer complete windows than asked, or fewer than three: the interval is weak "
+    "or missing.",
+    "output_differs": "At temperature 0 some answers differ from the baseline's.",
+    "simulated": "The server was simulated: the row says nothing of real hardware.",
+}
+"""Every flag and what it means."""
+
+
+def share_column(position: int) -> Column:
+    """The column p_k: how often at least k draft tokens of a cycle were accepted."""
+    return Column(
+        f"{SHARE_PREFIX}{position}",
+        "Float64",
+        f"Share of cycles that accepted at least {position} draft tokens; empty where the engine "
+        "does not report it.",
+        "fraction",
+        "vLLM metrics, per-position acceptance",
+    )
+
+
+def argument_column(name: str, dtype: str = "string") -> Column:
+    """The column of a swept engine argument; numbers keep a numeric type."""
+    return Column(f"{ARGUMENT_PREFIX}{name}", dtype, f"Value of the engine argument {name}.")
+
+
+def table_columns(arguments: tuple[Column, ...], positions: int) -> tuple[Column, ...]:
+    """Every column of a table with these swept arguments and p_1 to p_`positions`, in order."""
+    shares = tuple(share_column(position) for position in range(1, positions + 1))
+    return (
+        *IDENTITY, *arguments, *OUTCOME, *RATES, *COUNTS, *shares, *PHASES, *COMPARISON, *RUN
+    )  # fmt: skip
+
+
+_FIXED = {column.name: column for column in table_columns((), 0)}
+
+
+def entry(name: str) -> Column:
+    """The glossary entry of a column of the table. Raises KeyError for any other name."""
+    if name in _FIXED:
+        return _FIXED[name]
+    if share := re.fullmatch(rf"{SHARE_PREFIX}([1-9]\d*)", name):
+        return share_column(int(share[1]))
+    if name.startswith(ARGUMENT_PREFIX):
+        return argument_column(name.removeprefix(ARGUMENT_PREFIX))
+    raise KeyError(name)

@@ -1,0 +1,219 @@
+"""What the table says: who leads at each place, how sure that is, and what to beware of.
+
+A configuration leads when its objective is largest among rows that ended ok on one node, at one
+workload and concurrency. Another one cannot be told apart from it when the 95 % interval of the
+ratio of their throughputs, prompts paired, reaches 1; for other metrics, and when constraints
+exclude the fastest, when their own intervals overlap. No winner is named: launches differ, and
+every configuration was measured in one launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from sweep.analysis.cautions import find_warnings
+from sweep.analysis.wording import bounds, counted, known, listed, number, ratio
+from sweep.model.experiment import Constraint, Experiment
+from sweep.model.states import TrialState
+
+PLACE = ["node", "workload", "concurrency"]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A configuration at a place; `value` is the objective's metric, None bounds are unknown."""
+
+    trial_id: str
+    label: str
+    is_baseline: bool
+    value: float
+    speedup: float | None
+    speedup_lo: float | None
+    speedup_hi: float | None
+
+
+@dataclass(frozen=True)
+class PlaceVerdict:
+    """Who leads on one node at one workload and concurrency.
+
+    `tied` are those that cannot be told apart from `leading`; `leading` None: nothing to rank.
+    """
+
+    node: str
+    workload: str
+    concurrency: int
+    is_objective: bool
+    leading: Standing | None
+    tied: tuple[Standing, ...]
+    sentence: str
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the leading configuration is apart from every other one."""
+        return self.leading is not None and not self.tied
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Two sentences, the standing at each place (the objective's first), and warnings."""
+
+    summary: str
+    places: tuple[PlaceVerdict, ...]
+    warnings: tuple[str, ...]
+
+
+def verdict(frame: pd.DataFrame, experiment: Experiment) -> Verdict:
+    """Judge the table of an experiment; works with any rows, even none."""
+    ranked = [_judge(rows, experiment) for _, rows in frame.groupby(PLACE, sort=False)]
+    places = tuple(sorted(ranked, key=lambda place: not place.is_objective))
+    return Verdict(_summary(places, frame), places, find_warnings(frame))
+
+
+@dataclass(frozen=True)
+class _Place:
+    node: str
+    workload: str
+    concurrency: int
+
+    def __str__(self) -> str:
+        return f"{self.workload} at concurrency {self.concurrency}"
+
+
+def _judge(rows: pd.DataFrame, experiment: Experiment) -> PlaceVerdict:
+    first_row: Any = rows.iloc[0]
+    place = _Place(
+        str(first_row["node"]), str(first_row["workload"]), int(first_row["concurrency"])
+    )
+    objective = experiment.objective
+    first = experiment.workloads[0]
+    workload = objective.workload or first.name
+    concurrencies = {item.name: item.concurrency for item in experiment.workloads}
+    wanted = objective.concurrency or concurrencies.get(workload, first.concurrency)[0]
+    leading, tied = _rank(rows, objective.metric, objective.constraints)
+    return PlaceVerdict(
+        node=place.node,
+        workload=place.workload,
+        concurrency=place.concurrency,
+        is_objective=(place.workload, place.concurrency) == (workload, wanted),
+        leading=leading,
+        tied=tied,
+        sentence=_sentence(place, rows, objective.metric, leading, tied),
+    )
+
+
+def _rank(
+    rows: pd.DataFrame, metric: str, constraints: Sequence[Constraint]
+) -> tuple[Standing | None, tuple[Standing, ...]]:
+    fit = rows[rows["state"] == TrialState.OK.value]
+    for name in [metric, *(constraint.metric for constraint in constraints)]:
+        fit = fit[fit[name].notna()] if name in fit else fit.iloc[:0]
+    for constraint in constraints:
+        if constraint.at_most is not None:
+            fit = fit[fit[constraint.metric] <= constraint.at_most]
+        if constraint.at_least is not None:
+            fit = fit[fit[constraint.metric] >= constraint.at_least]
+    # The first and the last baseline are one configuration.
+    ordered = (
+        fit.sort_values(metric, ascending=False, kind="stable")
+        .drop_duplicates(["arm", "configuration_id"])
+        .to_dict("records")
+    )
+    if not ordered:
+        return None, ()
+    if metric == "output_tok_s":
+        ordered.sort(key=lambda row: -row["vs_best"])
+    best, others = ordered[0], ordered[1:]
+    tied = [row for row in others if not _is_above(best, row, metric)]
+    return _standing(best, metric), tuple(_standing(row, metric) for row in tied)
+
+
+def _is_above(best: Any, other: Any, metric: str) -> bool:
+    if metric == "output_tok_s" and best["vs_best"] == 1.0:
+        return known(other["vs_best_hi"]) and bool(other["vs_best_hi"] < 1.0)
+    lo, hi = best.get(f"{metric}_lo"), other.get(f"{metric}_hi")
+    return known(lo) and known(hi) and bool(lo > hi)
+
+
+def _standing(row: Any, metric: str) -> Standing:
+    def cell(name: str) -> float | None:
+        return float(row[name]) if known(row[name]) else None
+
+    return Standing(
+        trial_id=str(row["trial_id"]),
+        label=str(row["configuration"]),
+        is_baseline=bool(row["is_baseline"]),
+        value=float(row[metric]),
+        speedup=cell("speedup"),
+        speedup_lo=cell("speedup_lo"),
+        speedup_hi=cell("speedup_hi"),
+    )
+
+
+def _measured(standing: Standing, metric: str) -> str:
+    if metric == "output_tok_s":
+        text = f"{number(standing.value)} tok/s"
+    else:
+        text = f"{metric} {number(standing.value)}"
+    if standing.speedup is not None and not standing.is_baseline:
+        interval = bounds(standing.speedup_lo, standing.speedup_hi)
+        text += f", {ratio(standing.speedup)}{interval} its baseline"
+    return text
+
+
+def _sentence(
+    place: _Place,
+    rows: pd.DataFrame,
+    metric: str,
+    leading: Standing | None,
+    tied: Sequence[Standing],
+) -> str:
+    if leading is None:
+        states = rows["state"].value_counts(sort=False).items()
+        return f"{place}: nothing to rank ({listed([f'{n} {state}' for state, n in states])})."
+    measured = _measured(leading, metric)
+    if tied:
+        names = listed([standing.label for standing in tied])
+        return (
+            f"{place}: no clear winner. {leading.label} is ahead with {measured}, "
+            f"but cannot be told apart from {names}."
+        )
+    if leading.is_baseline:
+        others = rows[(rows["state"] == TrialState.OK.value) & ~rows["is_baseline"].astype(bool)]
+        best = others.sort_values(metric, ascending=False).to_dict("records")[:1]
+        next_best = [_standing(row, metric) for row in best if known(row[metric])]
+        text = f"{place}: decoding without speculation leads with {measured}"
+        for standing in next_best:
+            text += f"; the best with speculation is {standing.label}"
+            text += f" with {_measured(standing, metric)}"
+        return f"{text}."
+    return f"{place}: {leading.label} leads with {measured}."
+
+
+def _summary(places: Sequence[PlaceVerdict], frame: pd.DataFrame) -> str:
+    if frame.empty:
+        return "The plan is empty. Nothing was measured."
+    asked = [place for place in places if place.is_objective] or list(places)
+    several = len({place.node for place in places}) > 1
+    first = " ".join(
+        (f"{place.node}: " if several else "") + place.sentence for place in asked
+    ) or _nothing_placed(frame)
+    return f"{first} {_certainty(asked, frame)}"
+
+
+def _nothing_placed(frame: pd.DataFrame) -> str:
+    return f"Nothing to rank: {counted(len(frame), 'row')}, none of which belongs to a node."
+
+
+def _certainty(places: Iterable[PlaceVerdict], frame: pd.DataFrame) -> str:
+    if not any(place.leading for place in places):
+        return "No trial of the objective ended ok; see the reasons below."
+    text = "Measured in one launch each, so the difference between launches is not known"
+    workloads = {place.workload for place in places}
+    flags = frame[frame["workload"].isin(workloads)]["flags"].str.split()
+    if any("one_prompt" in row for row in flags):
+        text += ", and with one prompt, so that between prompts neither"
+    return f"{text}."

@@ -1,0 +1,52 @@
+"""Numbers and lists as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+LONGEST_LIST = 6
+
+
+def known(value: Any) -> bool:
+    """Whether a cell of the table holds a value."""
+    return value is not None and not pd.isna(value)
+
+
+def number(value: float) -> str:
+    """A measured value with three significant digits, four from 1,000 on; never exponents."""
+    size = abs(value)
+    if size >= 1000:  # noqa: PLR2004  the digits that the docstring names
+        return f"{value:,.0f}"
+    for limit, digits in ((100, 0), (10, 1), (1, 2)):
+        if size >= limit:
+            return f"{value:.{digits}f}"
+    return f"{value:.3g}" if size >= 1e-4 or size == 0 else f"{value:.1e}"  # noqa: PLR2004
+
+
+def ratio(value: float) -> str:
+    """A ratio such as a speed-up: 1.06×."""
+    return f"{value:.2f}×"
+
+
+def bounds(lo: Any, hi: Any) -> str:
+    """An interval in brackets, two decimals for ratios and small values; empty when not known."""
+    if not (known(lo) and known(hi)):
+        return ""
+    digits = 2 if max(abs(lo), abs(hi)) < 10 else 1  # noqa: PLR2004  one digit less from 10 on
+    return f" [{lo:.{digits}f}, {hi:.{digits}f}]"
+
+
+def listed(names: Sequence[str], limit: int = LONGEST_LIST) -> str:
+    """Names in a sentence: "a, b and c"; beyond `limit`, the count of the rest."""
+    shown = list(dict.fromkeys(names))
+    if len(shown) > limit:
+        return f"{', '.join(shown[:limit])} and {len(shown) - limit} more"
+    return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)
+
+
+def counted(count: int, noun: str) -> str:
+    """A count with its noun: "1 trial", "3 trials"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,51 @@
+"""Tests of the pure formulas against figures that were worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from sweep.analysis.acceptance import accept_length, acceptance_rate
+from sweep.analysis.break_even import (
+    batching_efficiency,
+    break_even_accept_length,
+    cycle_time_s,
+    speedup,
+)
+
+BASELINE_TOKEN_S = 0.0111
+
+
+@pytest.mark.parametrize(("cycle_s", "expected"), [(0.0299, 2.69), (0.03174, 2.86), (0.018, 1.62)])
+def test_break_even(cycle_s: float, expected: float) -> None:
+    """Cycles of 29.9, 31.74 and 18.0 ms against 11.1 ms per token."""
+    assert break_even_accept_length(cycle_s, BASELINE_TOKEN_S) == pytest.approx(expected, abs=0.005)
+
+
+def test_speedup_is_accept_length_over_break_even() -> None:
+    """2.1 tokens per cycle of 28.45 ms lose: 0.82 of the baseline, in either form."""
+    found = speedup(2.1, break_even_accept_length(0.02845, BASELINE_TOKEN_S))
+    assert found == pytest.approx(0.82, abs=0.005)
+    assert found == pytest.approx((2.1 / 6) * (6 * 11.1 / 28.45))
+
+
+def test_batching_efficiency() -> None:
+    """Six tokens in 28.45 ms instead of 66.6 ms are 2.3 times cheaper."""
+    assert batching_efficiency(6, BASELINE_TOKEN_S, 0.02845) == pytest.approx(2.3, abs=0.05)
+
+
+def test_cycle_time_from_the_client() -> None:
+    """2.1 tokens per cycle at 70 tokens/s are 30 ms."""
+    assert cycle_time_s(2.1, 70.0) == pytest.approx(0.030)
+
+
+def test_accept_length_counts_the_bonus() -> None:
+    """100 cycles that accepted 150 draft tokens made 2.5 tokens each."""
+    assert accept_length(150, 100) == pytest.approx(2.5)
+    assert accept_length(0, 100) == 1.0
+    assert accept_length(0, 0) is None
+
+
+def test_acceptance_rate_counts_no_bonus() -> None:
+    """150 of 300 draft tokens; without draft tokens there is no rate."""
+    assert acceptance_rate(150, 300) == pytest.approx(0.5)
+    assert acceptance_rate(0, 0) is None
