@@ -1,1 +1,284 @@
-"""Composition."""
+"""Composition: what each verb does, built from the parts. Prints nothing; `cli.py` does.
+
+Ray is never imported here: only the driver process that `start_driver` begins does.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweep import views
+from sweep.agent import procs
+from sweep.agent.inspection import disk_facts
+from sweep.driver.clock import SystemClock
+from sweep.engines import engine
+from sweep.model.errors import UsageError
+from sweep.model.experiment import Experiment
+from sweep.model.plan import Plan
+from sweep.model.states import LaunchState
+from sweep.nodes.local import LocalNode
+from sweep.preflight import Facts, inspect, require_usable
+from sweep.report.progress import Progress
+from sweep.spec.describe import PlanSummary, describe_plan
+from sweep.spec.estimate import estimate
+from sweep.spec.load import load_experiment
+from sweep.spec.plan import make_plan
+from sweep.store.directory import (
+    DRIVER_LOG,
+    EXPERIMENT_FILE,
+    FoundSweep,
+    SweepLock,
+    check_results_directory,
+    choose_sweep,
+    find_sweeps,
+    new_sweep_id,
+)
+from sweep.store.sweep_db import PlanChange, RunRow, SweepDb
+
+_FOLLOW_S = 0.2
+_LOAD_BYTES_PER_S = 0.6e9
+_LOAD_S = 900.0
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """An experiment file after loading: text for the sweep's own copy, values for the rest."""
+
+    text: str
+    overrides: tuple[str, ...]
+    experiment: Experiment
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan with the facts of the node that went into its identities."""
+
+    plan: Plan
+    facts: Facts
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A sweep directory whose plan is set and whose lock is held, ready for a driver."""
+
+    directory: Path
+    lock: SweepLock
+    change: PlanChange
+    earlier: bool
+    """Whether it continues an earlier sweep of the same name."""
+    to_run: int
+    """Launches with trials that are not complete."""
+
+
+def results_directory(option: str | None, environment: Mapping[str, str]) -> Path:
+    """Return where sweeps are kept: --results, SWEEP_RESULTS, or ./results."""
+    return Path(option or environment.get("SWEEP_RESULTS") or "results")
+
+
+def load(file: Path, overrides: Sequence[str]) -> Loaded:
+    """Load and validate an experiment file; raises UsageError and SpecError."""
+    try:
+        text = file.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        raise UsageError(f"no file {file}", hint="give the path of an experiment.yaml") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file} is not UTF-8 text (byte {error.start})") from None
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}") from error
+    experiment = load_experiment(
+        text,
+        str(file),
+        base=file.parent.absolute(),
+        read_text=lambda path: path.read_text(encoding="utf-8"),
+        overrides=overrides,
+    )
+    return Loaded(text, tuple(overrides), experiment)
+
+
+def plan(experiment: Experiment, environment: Mapping[str, str]) -> Planned:
+    """Ask the node for what identities need, and plan."""
+    server = engine(experiment.engine.kind)
+    facts = inspect(LocalNode(environment), experiment, server)
+    return Planned(make_plan(experiment, server, facts.identity), facts)
+
+
+def plan_summary(experiment: Experiment, planned: Planned) -> PlanSummary:
+    """Return the plan for people and programs."""
+    expected = estimate(planned.plan.launches, assumed_load_s(planned.facts))
+    return describe_plan(planned.plan, expected, experiment.budget)
+
+
+def assumed_load_s(facts: Facts) -> float:
+    """Return how long a load may take before any was measured [s]: the size of the files at
+    0.6 GB/s, which is what 8 GPUs with a 4-bit model of 550 GB took 900 s for; 900 s when the
+    node has no such files (a model's name)."""
+    sizes = [entry["size"] for entry in facts.answer["paths"].values() if entry]
+    return sum(sizes) / _LOAD_BYTES_PER_S if sizes else _LOAD_S
+
+
+def prepare(loaded: Loaded, planned: Planned, results: Path, *, new: bool) -> Prepared:
+    """Check the node and the results directory, then make a sweep directory, or continue the
+    latest one of the same name, and take its lock. Raises UnusableError."""
+    check_results_directory(results, disk_facts(str(results)))
+    name = loaded.experiment.name
+    earlier = [] if new else [sweep for sweep in find_sweeps(results) if sweep.name == name]
+    earlier_id = earlier[-1].sweep_id if earlier else None
+    require_usable(planned.facts, loaded.experiment, earlier_id)
+    now = SystemClock().utc()
+    if earlier:
+        directory = earlier[-1].directory
+        lock = SweepLock.take(directory)
+        database = SweepDb.open(directory)
+    else:
+        directory = results / new_sweep_id(name, now)
+        directory.mkdir(mode=0o700)
+        lock = SweepLock.take(directory)
+        database = SweepDb.create(directory, directory.name, name, now)
+    notes = "".join(f"# submitted with --set {override}\n" for override in loaded.overrides)
+    _write_whole(directory / EXPERIMENT_FILE, loaded.text + notes)
+    change = database.set_plan(loaded.experiment, planned.plan)
+    to_run = _launches_to_run(database)
+    database.close()
+    return Prepared(directory, lock, change, bool(earlier), to_run)
+
+
+def _launches_to_run(database: SweepDb) -> int:
+    states = database.trial_states()
+    open_attempts = [row for row in database.attempts() if row.state is LaunchState.RUNNING]
+    missing = [
+        launch
+        for launch in database.plan().launches
+        if any(not states[trial.trial_id][0].is_complete for trial in launch.trials)
+    ]
+    return len({launch.launch_id for launch in missing} | {row.launch_id for row in open_attempts})
+
+
+def _write_whole(path: Path, text: str) -> None:
+    partial = path.with_name(path.name + ".part")
+    with partial.open("w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    partial.rename(path)
+
+
+def prepare_resume(results: Path, text: str | None, environment: Mapping[str, str]) -> Prepared:
+    """Take the lock of a sweep that is to go on: the one named, or the latest unfinished."""
+    sweeps = find_sweeps(results)
+    found = choose_sweep(sweeps, text) if text else _latest_unfinished(sweeps, results)
+    lock = SweepLock.take(found.directory)
+    database = SweepDb.open(found.directory)
+    to_run = _launches_to_run(database)
+    experiment = database.experiment()
+    database.close()
+    if to_run:
+        node = LocalNode(environment)
+        facts = inspect(node, experiment, engine(experiment.engine.kind))
+        require_usable(facts, experiment, found.sweep_id)
+    return Prepared(found.directory, lock, PlanChange(0, 0, 0), earlier=True, to_run=to_run)
+
+
+def _latest_unfinished(sweeps: Sequence[FoundSweep], results: Path) -> FoundSweep:
+    for sweep in reversed(sweeps):
+        database = SweepDb.open(sweep.directory)
+        unfinished = _launches_to_run(database)
+        database.close()
+        if unfinished:
+            return sweep
+    raise UsageError(
+        f"no unfinished sweep below {results}", hint="`sweep list` shows the sweeps there are"
+    )
+
+
+# -- the driver process --------------------------------------------------------------------------
+
+
+def start_driver(prepared: Prepared, environment: Mapping[str, str], *, keep_going: bool) -> int:
+    """Start the driver in a session of its own, handing it the lock; return its pid."""
+    argv = [sys.executable, "-m", "sweep.driver", str(prepared.directory.absolute())]
+    argv.append(str(prepared.lock.descriptor))
+    if keep_going:
+        argv.append("--keep-going")
+    with (prepared.directory / DRIVER_LOG).open("ab") as log:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            pass_fds=[prepared.lock.descriptor],
+            env=dict(environment),
+        )
+    prepared.lock.release()
+    return process.pid
+
+
+def follow(directory: Path, driver_pid: int, show: Callable[[Progress], None]) -> RunRow | None:
+    """Show progress until the driver with this pid has ended; return its run, None when it never
+    recorded one."""
+    while True:
+        alive = _exists(driver_pid)
+        show(views.progress(directory))
+        database = SweepDb.open(directory)
+        runs = [run for run in database.runs() if run.pid == driver_pid]
+        database.close()
+        if not alive or (runs and runs[-1].exit_code is not None and not _exists(driver_pid)):
+            return runs[-1] if runs else None
+        time.sleep(_FOLLOW_S)
+
+
+def _exists(pid: int) -> bool:
+    process = procs.read(pid)
+    return process is not None and not process.dead
+
+
+def signal_driver(pid: int) -> None:
+    """Ask a driver to stop its sweep gracefully."""
+    os.kill(pid, signal.SIGTERM)
+
+
+def cancel(directory: Path, environment: Mapping[str, str]) -> int | None:
+    """Stop a sweep. With a living driver: ask it, and return its pid to follow. Without: stop
+    on the node itself what still runs, and return None."""
+    database = SweepDb.open(directory)
+    runs = database.runs()
+    database.close()
+    if runs and views.driver_lives(runs[-1]):
+        signal_driver(runs[-1].pid)
+        return runs[-1].pid
+    _stop_what_runs(directory, SweepLock.take(directory), environment)
+    return None
+
+
+def _stop_what_runs(directory: Path, lock: SweepLock, environment: Mapping[str, str]) -> None:
+    from sweep.driver.process import stop_what_runs  # noqa: PLC0415 - scipy takes half a second
+
+    stop_what_runs(directory, lock, environment)
+
+
+# -- what is on nodes ----------------------------------------------------------------------------
+
+
+def clean(directory: Path, environment: Mapping[str, str]) -> list[str]:
+    """Stop and remove what a sweep left on its nodes; return the removed directories."""
+    lock = SweepLock.take(directory)
+    database = SweepDb.open(directory)
+    attempts = database.attempts()
+    database.close()
+    if any(row.state is LaunchState.RUNNING for row in attempts):
+        _stop_what_runs(directory, lock, environment)
+    lock.release()
+    node = LocalNode(environment)
+    removed = []
+    for path in sorted({str(Path(row.directory).parent.parent) for row in attempts}):
+        if Path(path).exists():
+            node.remove_tree(path)
+            removed.append(path)
+    return removed

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from sweep.agent.wire import Answer, EngineDoc, Outcome, Request, RequestRecord
 from sweep.model.errors import Problem
@@ -80,16 +80,6 @@ class Node(Protocol):
 
 
 @dataclass(frozen=True)
-class NodeFacts:
-    """What the agent's `inspect` found on a node; empty when the node was not asked."""
-
-    engine_version: str | None = None
-    files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Path → {"size": bytes, "mtime_ns": int, "kind": "file" | "directory"}; missing: no entry."""
-    gpus: tuple[Mapping[str, Any], ...] = ()
-
-
-@dataclass(frozen=True)
 class Judged:
     """What an engine's rules say of one configuration.
 
@@ -138,6 +128,10 @@ class Engine(Protocol):
 
     def identity_paths(self, experiment: Experiment) -> tuple[str, ...]:
         """Files and directories on the node that make up the engine's and models' identity."""
+        ...
+
+    def version_argv(self, experiment: Experiment) -> tuple[str, ...]:
+        """A command on the node whose first line of output names the engine's version."""
         ...
 
     def document(self, experiment: Experiment) -> EngineDoc:

@@ -98,7 +98,8 @@ class Lane:
     def run(self, task: LaunchTask) -> Iterator[LaneEvent]:
         """Attach to an attempt, or start it, and yield what it records until it has ended."""
         attempt = _Attempt(self._node, task)
-        yield Attached(attempt.attach_or_start())
+        if not task.stop_at_once:
+            yield Attached(attempt.attach_or_start())
         offsets = {
             name: task.offsets.get(name, 0) for name in (wire.EVENTS_FILE, wire.REQUESTS_FILE)
         }
@@ -108,7 +109,7 @@ class Lane:
                 attempt.stop()
                 stopped = True
             outcome = attempt.outcome()
-            alive = outcome is not None or attempt.is_alive()
+            alive = outcome is not None or (not stopped and attempt.is_alive())
             progress = yield from self._read_on(attempt, offsets)
             if progress:
                 continue
@@ -201,8 +202,6 @@ class _Attempt:
         if ident is not None:
             self._ident = ident
             return "attached"
-        if self._node.read(self._archive, 0, 1) is None:
-            self._node.put(self._archive, self._task.archive)
         launch_file = f"{self._task.directory}/{wire.LAUNCH_FILE}"
         if self._node.read(launch_file, 0, 1) is None:
             self._node.put(launch_file, self._task.document.encode())
@@ -255,6 +254,8 @@ class _Attempt:
             ) from error
 
     def _verb(self, verb: str, timeout_s: float) -> dict[str, Any]:
+        if self._node.read(self._archive, 0, 1) is None:
+            self._node.put(self._archive, self._task.archive)
         argv = [self._task.python, "-I", self._archive, verb, self._task.directory]
         ended = self._node.run(argv, timeout_s=timeout_s)
         try:
@@ -266,6 +267,8 @@ class _Attempt:
                 f"{complaint[-800:]}",
                 hint=f"the agent needs Python 3.9 or newer as `{self._task.python}` on the node",
             ) from None
+        if "error" in answer:
+            raise NodeError(f"{self._node.name}: the agent's `{verb}` failed: {answer['error']}")
         return answer
 
 

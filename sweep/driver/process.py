@@ -23,7 +23,6 @@ from sweep.model.errors import SweepError
 from sweep.nodes.archive import agent_archive
 from sweep.nodes.local import LocalNode
 from sweep.ports import Clock
-from sweep.report.write import write_report
 from sweep.store.directory import DRIVER_LOG, LAUNCHES_DIR, SweepLock
 from sweep.store.read import read_sweep
 from sweep.store.sweep_db import SweepDb
@@ -167,6 +166,8 @@ class _Drive:
         """Write plots, table and report; a fault here costs no measurement, but is told."""
         self._database.set_stage(self._run, "drawing plots and report")
         try:
+            from sweep.report.write import write_report  # noqa: PLC0415 - matplotlib, once
+
             record = read_sweep(self._database)
             write_report(record, self._directory, engine(record.experiment.engine.kind).count)
         except Exception as error:  # noqa: BLE001 - whatever it is, the measurements are safe

@@ -40,14 +40,10 @@ def classify_outcome(outcome: Outcome, signs: Sequence[LogSign]) -> Failure | No
         return None
     for sign in signs:
         if sign.name in outcome.patterns:
-            return Failure(sign.failure_class, _with_line(sign, outcome))
+            return Failure(sign.failure_class, f"{sign.message}{_detail(outcome)}")
     if outcome.end == "done":
         return None
     return _by_end(outcome)
-
-
-def _with_line(sign: LogSign, outcome: Outcome) -> str:
-    return f"{sign.message}{_detail(outcome)}"
 
 
 def _detail(outcome: Outcome) -> str:
@@ -126,7 +122,7 @@ def judge_trial(
         failure = Failure("unknown", f"{windows} whole windows, but {needed} are the least")
     if failure is None:
         return TrialState.OK, None
-    usable = windows > 0 and failure.failure_class != "short_output"
+    usable = windows > 0 and any(_is_good(record) and record.output_tokens for record in records)
     return (TrialState.PARTIAL if usable else TrialState.FAILED), failure
 
 
@@ -168,12 +164,17 @@ def _end_failure(engine: Engine, end: Mapping[str, Any], outcome: Outcome | None
     return Failure("request_errors", f"too many requests failed {where}")
 
 
+def _is_good(record: RequestRecord) -> bool:
+    return record.error is None and record.status == HTTP_OK
+
+
 def _record_failure(records: Sequence[RequestRecord]) -> Failure | None:
-    failed = [r for r in records if r.error is not None or r.status != HTTP_OK]
+    failed = [record for record in records if not _is_good(record)]
     if len(failed) > MAX_ERROR_SHARE * len(records):
         first = failed[0].error or f"HTTP status {failed[0].status}"
-        return Failure("request_errors", f"{len(failed)} of {len(records)} requests: {first}")
-    counts = [r.output_tokens for r in records if r.output_tokens is not None]
+        message = f"{len(failed)} of {len(records)} requests failed, first: {first}"
+        return Failure("request_errors", message)
+    counts = [record.output_tokens for record in records if record.output_tokens is not None]
     if not counts:
         return Failure("short_output", "no request reported how many tokens it generated")
     if sum(counts) == 0:

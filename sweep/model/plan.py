@@ -41,7 +41,7 @@ class Configuration:
         if self.is_baseline:
             parts = ["baseline"]
         else:
-            parts = [f"{self.num_steps} steps"]
+            parts = [f"{self.num_steps} step{'' if self.num_steps == 1 else 's'}"]
             if self.topk not in (None, 1):
                 parts += [f"topk {self.topk}", f"{self.num_draft_tokens} tokens"]
         if self.variant != "default":
@@ -110,5 +110,7 @@ class Plan:
     """Configurations that the file's `exclude` removed."""
     merged: int = 0
     """Configurations that an engine's rules made equal to another one."""
+    asked: int = 0
+    """Configurations that the axes and variants span, before exclusions and rules."""
     notes: tuple[str, ...] = ()
     """Adjustments that the engine's rules made, for people."""

@@ -81,7 +81,7 @@ def eta_s(
     return median_s * waiting + sum(max(0.0, median_s - run_s) for run_s in running_for_s)
 
 
-def read_progress(database: SweepDb, now_utc: str, driver_alive: bool) -> Progress:
+def read_progress(database: SweepDb, now_utc: str, *, driver_alive: bool) -> Progress:
     """Read how far the sweep is. `driver_alive`: whether the last run's process lives."""
     with database.snapshot():
         plan = database.plan()

@@ -6,8 +6,10 @@ import contextlib
 import fcntl
 import os
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sweep.model.errors import SweepLockedError, UnusableError, UsageError
 from sweep.store.sweep_db import DB_FILE, SweepDb
@@ -17,34 +19,12 @@ DRIVER_LOG = "driver.log"
 LOCK_FILE = "lock"
 LAUNCHES_DIR = "launches"
 
-_NETWORK_FILE_SYSTEMS = frozenset({
-    "9p", "afs", "beegfs", "ceph", "cifs", "fuse.gcsfuse", "fuse.glusterfs", "fuse.juicefs",
-    "fuse.rclone", "fuse.s3fs", "fuse.sshfs", "glusterfs", "gpfs", "lustre", "nfs", "nfs4",
-    "orangefs", "smb3", "smbfs",
-})  # fmt: skip
-
-
-def file_system_type(path: Path, mounts: str) -> str | None:
-    """Return the type of the file system that holds `path`, from the text of /proc/mounts."""
-    best: tuple[int, str] | None = None
-    absolute = str(path.absolute())
-    for line in mounts.splitlines():
-        fields = line.split(" ")
-        if len(fields) < 3:  # noqa: PLR2004 - device, mount point, type
-            continue
-        point = fields[1].encode().decode("unicode_escape")
-        inside = absolute == point or absolute.startswith(point.rstrip("/") + "/")
-        if inside and (best is None or len(point) >= best[0]):
-            best = (len(point), fields[2])
-    return best[1] if best else None
-
-
-def check_results_directory(results: Path, mounts: str) -> None:
-    """Make sure that sweeps can be kept below `results`; raises UnusableError."""
-    kind = file_system_type(results, mounts)
-    if kind in _NETWORK_FILE_SYSTEMS:
+def check_results_directory(results: Path, disk: Mapping[str, Any]) -> None:
+    """Make sure that sweeps can be kept below `results`, whose `disk_facts` are given; raises
+    UnusableError."""
+    if disk["network"]:
         raise UnusableError(
-            f"results directory {results} is on a network file system ({kind}), "
+            f"results directory {results} is on a network file system ({disk['file_system']}), "
             "where the database of a sweep is not safe",
             hint="give a directory on a local disk with --results DIR or SWEEP_RESULTS",
         )

@@ -47,6 +47,10 @@ class LlamaCpp:
         """Model files, and the parts of the command that are paths."""
         return arguments.identity_paths(experiment)
 
+    def version_argv(self, experiment: Experiment) -> tuple[str, ...]:
+        """The server's own --version."""
+        return (*arguments.command(experiment), "--version")
+
     def document(self, experiment: Experiment) -> EngineDoc:  # noqa: ARG002 - alike for all
         """What the agent needs to know of this engine."""
         return wire.document()

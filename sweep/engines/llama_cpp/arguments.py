@@ -136,8 +136,8 @@ def _speculation(configuration: Configuration, experiment: Experiment) -> dict[s
 
 def server(configuration: Configuration, experiment: Experiment) -> ServerCommand:
     """Return the command of a judged configuration; only speculation differs within an arm."""
-    command = experiment.engine.command or DEFAULT_COMMAND
-    head = (*command, "--model", experiment.engine.model, "--host", "127.0.0.1", "--port", "0")
+    head_command = command(experiment)
+    head = (*head_command, "--model", experiment.engine.model, "--host", "127.0.0.1", "--port", "0")
     ours: dict[str, Scalar] = {"metrics": True, "slots": True}
     flags = merged(configuration, experiment) | ours | _speculation(configuration, experiment)
     env = {**experiment.engine.env, **variant_of(configuration, experiment).env}
@@ -147,6 +147,11 @@ def server(configuration: Configuration, experiment: Experiment) -> ServerComman
         env={name: value for name, value in env.items() if value is not None},
         unset=tuple(name for name, value in env.items() if value is None),
     )
+
+
+def command(experiment: Experiment) -> tuple[str, ...]:
+    """Return the start of the argv: the file's engine.command, or llama-server."""
+    return experiment.engine.command or DEFAULT_COMMAND
 
 
 def identity_paths(experiment: Experiment) -> tuple[str, ...]:

@@ -1,0 +1,137 @@
+"""What is asked of a node before anything is started on it, and what must be true of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sweep.model.errors import ClaimHeldError, NodeError, UnusableError
+from sweep.model.experiment import Experiment, NodeSpec
+from sweep.nodes.archive import agent_archive
+from sweep.ports import Engine, Node
+
+_INSPECT_TIMEOUT_S = 150.0
+_LEAST_FREE_BYTES = 256 * 1024 * 1024
+"""On the node's disk: a server's log at its limit."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the agent's `inspect` answered for one node."""
+
+    node: str
+    answer: Mapping[str, Any]
+    paths: Sequence[str]
+    workdir: str
+    gpus: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+    """The GPUs that this experiment asks for."""
+
+    @property
+    def engine_version(self) -> str | None:
+        """First line that the engine's version command printed; None: it said nothing."""
+        version = self.answer.get("version") or {}
+        return version.get("line")
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """What of the node's files makes a result reusable: engine version, size and time of
+        every model file. Another file under the same name is another model."""
+        return {"engine_version": self.engine_version, "files": dict(self.answer["paths"])}
+
+
+def inspect(node: Node, experiment: Experiment, engine: Engine) -> Facts:
+    """Ask a node for the facts that this experiment needs."""
+    spec = experiment.nodes[0]
+    home = spec.workdir or node.home()
+    name, archive = agent_archive()
+    path = f"{home}/{name}"
+    if node.read(path, 0, 1) is None:
+        node.put(path, archive)
+    paths = engine.identity_paths(experiment)
+    asked = {
+        "workdir": home,
+        "paths": list(paths),
+        "version_argv": list(engine.version_argv(experiment)),
+    }
+    argv = [sys.executable, "-I", path, "inspect", json.dumps(asked)]
+    ended = node.run(argv, timeout_s=_INSPECT_TIMEOUT_S)
+    try:
+        answer = json.loads(ended.stdout)
+    except ValueError:
+        complaint = (ended.stderr or ended.stdout).decode(errors="replace")[-500:]
+        raise NodeError(f"{node.name}: the agent cannot inspect the node: {complaint}") from None
+    if "error" in answer:
+        raise NodeError(f"{node.name}: the agent cannot inspect the node: {answer['error']}")
+    return Facts(node.name, answer, paths, home, _asked_gpus(spec, answer))
+
+
+def _asked_gpus(spec: NodeSpec, answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    if spec.gpus is None:
+        return list(answer["gpus"])
+    return [gpu for gpu in answer["gpus"] if gpu["index"] in spec.gpus or gpu["uuid"] in spec.gpus]
+
+
+def problems(facts: Facts, experiment: Experiment) -> list[str]:
+    """Return what makes the node unusable for the experiment, each with what to do."""
+    answer, spec = facts.answer, experiment.nodes[0]
+    found = [
+        f"{path} does not exist on node {facts.node}: correct the path in the experiment file"
+        for path in facts.paths
+        if answer["paths"].get(path) is None
+    ]
+    version = answer.get("version")
+    if version and version.get("returncode") != 0:
+        said = version.get("error") or version.get("line") or f"exit {version.get('returncode')}"
+        found.append(f"the server's program cannot be run on node {facts.node}: {said}")
+    if answer.get("gpu_error"):
+        found.append(f"nvidia-smi fails on node {facts.node}: {answer['gpu_error']}")
+    elif spec.gpus is not None and len(facts.gpus) != len(spec.gpus):
+        there = [gpu["index"] for gpu in answer["gpus"]]
+        found.append(f"node.gpus asks for {list(spec.gpus)}, node {facts.node} has {there}")
+    disk = answer["workdir"]
+    if not disk["writable"]:
+        found.append(f"{disk['path']} cannot be written on node {facts.node}: set node.workdir")
+    if disk["network"]:
+        found.append(
+            f"{disk['path']} on node {facts.node} is on a network file system "
+            f"({disk['file_system']}): set node.workdir to a local disk"
+        )
+    if disk["free_bytes"] is not None and disk["free_bytes"] < _LEAST_FREE_BYTES:
+        found.append(f"{disk['path']} on node {facts.node} has {disk['free_bytes']} bytes free")
+    return found
+
+
+def users(facts: Facts, sweep_id: str | None) -> list[str]:
+    """Return who else holds or uses what the experiment would claim; `sweep_id` is our own."""
+    claimed = {f"gpu-{gpu['uuid']}" for gpu in facts.gpus} or {"node"}
+    found = []
+    for claim in facts.answer["claims"]:
+        holder = claim.get("holder") or {}
+        if claim["resource"] not in claimed or holder.get("sweep") == sweep_id:
+            continue
+        found.append(f"{claim['resource']} of node {facts.node} is held: {claim['reason']}")
+    uuids = {gpu["uuid"] for gpu in facts.gpus}
+    if not found:
+        found += [
+            f"GPU {process['gpu_uuid']} of node {facts.node} is used by {process['user']}, "
+            f"pid {process['pid']} ({process.get('name')})"
+            for process in facts.answer["gpu_processes"]
+            if process["gpu_uuid"] in uuids
+        ]
+    return found
+
+
+def require_usable(facts: Facts, experiment: Experiment, sweep_id: str | None) -> None:
+    """Raise UnusableError with everything that is wrong, ClaimHeldError when someone else is
+    there and the experiment does not say to wait."""
+    wrong = problems(facts, experiment)
+    if wrong:
+        raise UnusableError("; ".join(wrong), hint="nothing was started")
+    others = users(facts, sweep_id)
+    if others and experiment.nodes[0].on_busy == "fail":
+        raise ClaimHeldError(
+            "; ".join(others), hint="wait for it, or set node.on_busy: wait; nothing was started"
+        )

@@ -1,0 +1,141 @@
+"""What the reading verbs show, from the sweep's directory alone. Prints nothing."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from sweep.agent import procs, wire
+from sweep.driver.clock import SystemClock
+from sweep.engines import engine
+from sweep.model.errors import UsageError
+from sweep.model.record import SweepRecord
+from sweep.model.states import LaunchState
+from sweep.nodes.local import LocalNode
+from sweep.report.progress import Progress, read_progress
+from sweep.store.directory import FoundSweep, choose_sweep, find_sweeps
+from sweep.store.read import read_sweep
+from sweep.store.sweep_db import DB_FILE, RunRow, SweepDb
+
+_FOLLOW_S = 0.2
+_REPORT_FILE = "report.html"
+_LOG_CHUNK_BYTES = 1 << 20
+
+
+def find(results: Path, text: str | None) -> FoundSweep:
+    """Return the sweep named, or the latest; raises UsageError."""
+    sweeps = find_sweeps(results)
+    if text:
+        return choose_sweep(sweeps, text)
+    if not sweeps:
+        raise UsageError(f"no sweep below {results}", hint="start one: `sweep submit FILE`")
+    return sweeps[-1]
+
+
+def driver_lives(run: RunRow | None) -> bool:
+    """Return whether the process of a run lives, by pid, start time and boot."""
+    if run is None or run.exit_code is not None or run.boot_id != procs.boot_id():
+        return False
+    process = procs.read(run.pid)
+    return process is not None and process.start_ticks == run.start_ticks and not process.dead
+
+
+def progress(directory: Path) -> Progress:
+    """Return how far a sweep is."""
+    database = SweepDb.open(directory)
+    try:
+        runs = database.runs()
+        alive = driver_lives(runs[-1] if runs else None)
+        return read_progress(database, SystemClock().utc(), driver_alive=alive)
+    finally:
+        database.close()
+
+
+def watch(directory: Path, show: Callable[[Progress], None]) -> None:
+    """Show progress until no driver lives."""
+    while True:
+        now = progress(directory)
+        show(now)
+        if not now.driver_alive:
+            return
+        time.sleep(_FOLLOW_S)
+
+
+def summary_json(now: Progress) -> dict[str, Any]:
+    """Return a progress as JSON types."""
+    document: dict[str, Any] = json.loads(json.dumps(now, default=vars))
+    return document
+
+
+def list_sweeps(results: Path) -> list[dict[str, Any]]:
+    """Return a line per sweep: id, name, created, driver, and its trials by state."""
+    rows = []
+    for found in find_sweeps(results):
+        database = SweepDb.open(found.directory)
+        runs = database.runs()
+        states: dict[str, int] = {}
+        for state, _, _ in database.trial_states().values():
+            states[state.value] = states.get(state.value, 0) + 1
+        database.close()
+        last = runs[-1] if runs else None
+        rows.append(
+            {
+                "sweep_id": found.sweep_id,
+                "name": found.name,
+                "created_utc": found.created_utc,
+                "running": driver_lives(last),
+                "exit_code": last.exit_code if last else None,
+                "trials": states,
+            }
+        )
+    return rows
+
+
+def record(directory: Path) -> SweepRecord:
+    """Return everything that a sweep recorded."""
+    database = SweepDb.open(directory)
+    try:
+        return read_sweep(database)
+    finally:
+        database.close()
+
+
+def report(directory: Path) -> Path:
+    """Return the path of a sweep's report, written again when the sweep has gone on since."""
+    path = directory / _REPORT_FILE
+    files = [directory / f"{DB_FILE}{suffix}" for suffix in ("", "-wal")]
+    changed = max(file.stat().st_mtime_ns for file in files if file.exists())
+    if not path.exists() or path.stat().st_mtime_ns < changed:
+        from sweep.report.write import write_report  # noqa: PLC0415 - matplotlib takes a second
+
+        read = record(directory)
+        write_report(read, directory, engine(read.experiment.engine.kind).count)
+    return path.absolute()
+
+
+def server_log(
+    directory: Path, launch: str | None, environment: Mapping[str, str], *, follow: bool
+) -> Iterator[bytes]:
+    """Yield the server's log of the latest attempt (of the launch whose id begins so); with
+    `follow`, go on until that attempt has ended."""
+    node = LocalNode(environment)
+    offset = 0
+    while True:
+        database = SweepDb.open(directory)
+        attempts = [row for row in database.attempts() if row.launch_id.startswith(launch or "")]
+        database.close()
+        if not attempts:
+            which = f"of a launch {launch!r}" if launch else "yet"
+            raise UsageError(f"no server log {which}", hint="`sweep status` shows the launches")
+        row = attempts[-1]
+        launch = row.launch_id
+        path = f"{row.fetched or row.directory}/{wire.LOG_FILE}"
+        while chunk := node.read(path, offset, _LOG_CHUNK_BYTES):
+            offset += len(chunk)
+            yield chunk
+        if not follow or row.state is not LaunchState.RUNNING:
+            return
+        time.sleep(_FOLLOW_S)
