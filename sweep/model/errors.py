@@ -42,6 +42,8 @@ class Problem:
     line: int | None = None
     column: int | None = None
     hint: str | None = None
+    path: tuple[str | int, ...] = ()
+    """Keys and indices of what is wrong, given where line and column are not known yet."""
 
 
 class SpecError(UsageError):

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The experiment file: loading it, and planning what it asks for."""

@@ -1,0 +1,234 @@
+"""Planning: which servers are launched, in which order, and what each of them measures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any
+
+from sweep.model.canonical import identity as identity_of
+from sweep.model.experiment import Experiment, Scalar, Workload
+from sweep.model.plan import (
+    Configuration,
+    Plan,
+    PlannedLaunch,
+    PlannedTrial,
+    Role,
+    ServerCommand,
+    SkippedConfiguration,
+)
+from sweep.ports import Engine
+
+_PORT = "PORT"
+"""Stands for the port in identities: each attempt has another one."""
+
+
+def make_plan(
+    experiment: Experiment, engine: Engine, identity: Mapping[str, Any] | None = None
+) -> Plan:
+    """Return the plan of an experiment: a pure function of what is given.
+
+    `identity` is what distinguishes this engine and these model files from others of the same
+    names (versions, sizes, times); it is part of every launch's id. Launches come arm by arm in
+    the order of the axes: first baseline, the arm's configurations, last baseline.
+    """
+    planner = _Planner(experiment, engine, identity or {})
+    for asked in _asked(experiment):
+        planner.add(asked)
+    return planner.plan()
+
+
+def configuration_id(configuration: Configuration, experiment: Experiment) -> str:
+    """Return the identity of a configuration on its engine, its variant's content included."""
+    variant = next(item for item in experiment.axes.variants if item.name == configuration.variant)
+    return identity_of(configuration, experiment.engine, variant)
+
+
+def launch_id(server: ServerCommand, role: Role, known: Mapping[str, Any]) -> str:
+    """Return the identity of a launch: how its server is started, on what, and why."""
+    return identity_of(_blanked(server), known, role.value)
+
+
+def trial_id(
+    of_launch: str, configuration: Configuration, workload: Workload, concurrency: int
+) -> str:
+    """Return the identity of a trial; the workload's other concurrencies do not count."""
+    return identity_of(of_launch, configuration, replace(workload, concurrency=()), concurrency)
+
+
+@dataclass
+class _Arm:
+    """Everything but speculation: the configurations that one baseline speaks for."""
+
+    name: str
+    baseline: Configuration
+    baseline_server: ServerCommand
+    hosted: dict[str, list[Configuration]] = field(default_factory=dict)
+    """Identity of a server's command → the configurations that it serves, in axis order."""
+
+
+class _Planner:
+    """Collects configurations into arms and servers, then lays them out as launches."""
+
+    def __init__(self, experiment: Experiment, engine: Engine, known: Mapping[str, Any]) -> None:
+        self._experiment = experiment
+        self._engine = engine
+        self._known = known
+        self._arms: dict[str, _Arm] = {}
+        self._servers: dict[str, ServerCommand] = {}
+        self._seen: dict[str, Configuration] = {}
+        self._skipped: dict[str, SkippedConfiguration] = {}
+        self._notes: dict[str, None] = {}
+        self._asked = self._excluded = self._merged = 0
+        self._unmatched = dict(enumerate(experiment.exclude))
+
+    def add(self, asked: Configuration) -> None:
+        """Take one configuration: exclude it, skip it, merge it, or give it a server."""
+        self._asked += 1
+        judged = self._engine.judge(asked, self._experiment)
+        target = self._engine.judge(
+            Configuration(None, variant=asked.variant, args=asked.args), self._experiment
+        )
+        if self._is_excluded(asked, judged.configuration):
+            self._excluded += 1
+        elif reason := judged.reason or target.reason:
+            name = configuration_id(judged.configuration, self._experiment)
+            self._skipped[name] = SkippedConfiguration(name, judged.configuration, reason)
+        else:
+            if judged.note is not None:
+                self._notes[judged.note] = None
+            self._host(judged.configuration, target.configuration)
+
+    def _is_excluded(self, asked: Configuration, judged: Configuration) -> bool:
+        hits = [
+            position
+            for position, entry in enumerate(self._experiment.exclude)
+            if all(
+                _same(value, _value(asked, key)) or _same(value, _value(judged, key))
+                for key, value in entry.items()
+            )
+        ]
+        for position in hits:
+            self._unmatched.pop(position, None)
+        return bool(hits)
+
+    def _host(self, configuration: Configuration, baseline: Configuration) -> None:
+        """Give a configuration a server, in the arm whose baseline server is `baseline`'s."""
+        command = self._command(configuration)
+        # What differs by its variant's name alone would be measured twice on one server.
+        same = identity_of(replace(configuration, variant=""), command)
+        twin = self._seen.setdefault(same, configuration)
+        if twin is not configuration:
+            self._merged += 1
+            if twin.variant != configuration.variant:
+                names = f'variant "{configuration.variant}" starts the servers of "{twin.variant}"'
+                self._notes[f"{names} and is measured once, as that"] = None
+            return
+        key = self._command(baseline)
+        arm = self._arms.setdefault(key, _Arm(_arm_name(baseline), baseline, self._servers[key]))
+        if not (configuration.is_baseline and self._experiment.baseline):
+            arm.hosted.setdefault(command, []).append(configuration)
+
+    def _command(self, configuration: Configuration) -> str:
+        """Return the identity of a configuration's server command, which is kept."""
+        server = self._engine.server(configuration, self._experiment)
+        command = identity_of(_blanked(server))
+        self._servers.setdefault(command, server)
+        return command
+
+    def plan(self) -> Plan:
+        """Return what was collected as a plan."""
+        unmatched = [
+            f"exclude {dict(entry)} matches no configuration" for entry in self._unmatched.values()
+        ]
+        return Plan(
+            launches=tuple(launch for arm in self._arms.values() for launch in self._launches(arm)),
+            skipped=tuple(self._skipped.values()),
+            excluded=self._excluded,
+            merged=self._merged,
+            asked=self._asked,
+            notes=(*self._notes, *unmatched),
+        )
+
+    def _launches(self, arm: _Arm) -> list[PlannedLaunch]:
+        mains = [
+            self._launch(arm, Role.MAIN, self._servers[command], configurations)
+            for command, configurations in arm.hosted.items()
+        ]
+        if not self._experiment.baseline:
+            return mains
+        first, last = (
+            self._launch(arm, role, arm.baseline_server, [arm.baseline])
+            for role in (Role.BASELINE_FIRST, Role.BASELINE_LAST)
+        )
+        return [first, *mains, last]
+
+    def _launch(
+        self,
+        arm: _Arm,
+        role: Role,
+        server: ServerCommand,
+        configurations: Iterable[Configuration],
+    ) -> PlannedLaunch:
+        name = launch_id(server, role, self._known)
+        trials = tuple(
+            PlannedTrial(
+                trial_id=trial_id(name, configuration, workload, concurrency),
+                configuration_id=configuration_id(configuration, self._experiment),
+                configuration=configuration,
+                workload=workload,
+                concurrency=concurrency,
+            )
+            for configuration in configurations
+            for workload in self._experiment.workloads
+            for concurrency in workload.concurrency
+        )
+        node = self._experiment.nodes[0].name
+        return PlannedLaunch(name, role, arm.name, node, server, trials)
+
+
+def _asked(experiment: Experiment) -> Iterator[Configuration]:
+    """Yield every combination of the axes: variants change slowest, draft tokens fastest."""
+    axes, algorithm = experiment.axes, experiment.engine.algorithm
+    drafts = (None,) if axes.num_draft_tokens == "auto" else axes.num_draft_tokens
+    for variant, args in product(axes.variants, _swept(axes.args)):
+        if algorithm is None and not axes.num_steps:
+            yield Configuration(None, variant=variant.name, args=args)
+            continue
+        for steps, topk, draft in product(axes.num_steps or (None,), axes.topk, drafts):
+            yield Configuration(algorithm, steps, topk, draft, variant.name, args)
+
+
+def _swept(args: Mapping[str, Sequence[Scalar]]) -> Iterator[dict[str, Scalar]]:
+    for values in product(*args.values()):
+        yield dict(zip(args, values, strict=True))
+
+
+def _blanked(server: ServerCommand) -> ServerCommand:
+    """Return a server's command without what differs between equal servers."""
+    argv = list(server.argv)
+    argv[server.port_at] = _PORT
+    return replace(server, argv=tuple(argv), unset=tuple(sorted(server.unset)))
+
+
+def _arm_name(baseline: Configuration) -> str:
+    args = [f"{name}={value}" for name, value in sorted(baseline.args.items())]
+    return ", ".join([baseline.variant, *args])
+
+
+def _value(configuration: Configuration, key: str) -> Scalar | None:
+    """Return what a configuration has for an axis name or a swept argument."""
+    if key in configuration.args:
+        return configuration.args[key]
+    return {
+        "num_steps": configuration.num_steps,
+        "topk": configuration.topk,
+        "num_draft_tokens": configuration.num_draft_tokens,
+        "variant": configuration.variant,
+    }.get(key)
+
+
+def _same(one: Scalar, other: Scalar | None) -> bool:
+    """Whether two values are equal; 1 and true are not."""
+    return isinstance(one, bool) == isinstance(other, bool) and one == other
