@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
 import threading
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, List, Optional
 
 from sweep.agent import wire
 
@@ -33,15 +34,19 @@ def call(port: int, call: wire.HttpCall, timeout_s: float) -> Reply:
     connection = http.client.HTTPConnection(HOST, port, timeout=timeout_s)
     status: Optional[int] = None
     late = threading.Event()
+    socks: List[socket.socket] = []
 
     def cut() -> None:
         late.set()
-        shut(connection.sock)
+        for sock in socks:
+            shut(sock)
 
     timer = threading.Timer(timeout_s, cut)
     timer.daemon = True
     timer.start()
     try:
+        connection.connect()
+        socks.append(connection.sock)  # the connection forgets it before the body is read
         body = None if call.body is None else json.dumps(call.body).encode()
         headers = {} if body is None else {"Content-Type": "application/json"}
         connection.request(call.method, call.path, body=body, headers=headers)
@@ -56,13 +61,10 @@ def call(port: int, call: wire.HttpCall, timeout_s: float) -> Reply:
     return Reply(status, payload, "timeout" if late.is_set() else None)
 
 
-def shut(sock: Optional[socket.socket]) -> None:
+def shut(sock: socket.socket) -> None:
     """End a connection from another thread: whoever is blocked on it wakes at once."""
-    if sock is not None:
-        try:
-            sock.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
 
 
 def error_class(trouble: Exception) -> str:

@@ -308,6 +308,9 @@ class RequestRecord:
     """Offset of the end of the answer."""
     status: Optional[int]
     error: Optional[str]
+    """Class of error, null: answered. "http 500" (or another status), timeout, stopped, stalled,
+    connection refused (or closed, or reset), network error, bad http, bad json, error in answer
+    (of status 200), no output (answered 200 without a token)."""
     chunks: int
     """Chunks with output."""
     first_chunk_tokens: Optional[int]

@@ -62,7 +62,8 @@ def options(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     # Requests
     add("--hang-generate", action="store_true", help="generation never answers, health does")
     add("--stall-after", type=int, help="generation hangs after this many requests")
-    add("--stall-mid", action="store_true", help="with --stall-after: hang after one chunk")
+    add("--stall-one", type=int, metavar="N", help="only the nth generation request hangs")
+    add("--stall-mid", action="store_true", help="requests that hang do so after one chunk")
     add("--trickle", action="store_true", help="streams of comments that never end")
     add("--error-every", type=int, default=0, help="each kth generation request gets a 500")
     add("--stream-error-every", type=int, default=0, help="each kth stream ends in an error object")
@@ -349,7 +350,8 @@ class Server:
     def hangs(self, number: int) -> bool:
         """Whether this request never finishes."""
         after = self.fault.stall_after
-        return bool(self.fault.hang_generate) or (after is not None and number > after)
+        stalled = number == self.fault.stall_one or (after is not None and number > after)
+        return stalled or bool(self.fault.hang_generate)
 
     def count(self, ask: Ask) -> None:
         """Add a finished answer to the lifetime counters."""
