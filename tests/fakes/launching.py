@@ -110,6 +110,21 @@ class Bench:
         self._count = 0
         self._launches: list[LaunchUnderTest] = []
 
+    def install_gpus(self, state: dict[str, Any]) -> None:
+        """Put a fake nvidia-smi on the agent's PATH; call again for another state."""
+        answers = self.root / "gpus.json"
+        partial = answers.with_suffix(".part")
+        partial.write_text(json.dumps(state))
+        partial.rename(answers)
+        program = self.root / "bin" / "nvidia-smi"
+        if not program.exists():
+            program.parent.mkdir()
+            fake = Path(__file__).with_name("nvidia_smi.py")
+            program.write_text(f"""#!/bin/sh\nexec '{sys.executable}' -I '{fake}' "$@"\n""")
+            program.chmod(0o755)
+            self.environment["PATH"] = f"{program.parent}:{os.environ['PATH']}"
+            self.environment["FAKE_NVIDIA_SMI"] = str(answers)
+
     def verb(self, verb: str, argument: str) -> Any:
         """Run a verb of the agent and return its answer."""
         done = subprocess.run(

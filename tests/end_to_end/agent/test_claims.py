@@ -1,0 +1,93 @@
+"""Launches that want the same node or the same GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fakes.launching import Bench, document, trial
+
+DEADLINES = document(nonce="x").deadlines
+LONG = [trial(requests=200)]
+GPUS = {
+    "gpus": [
+        {"index": number, "uuid": f"GPU-{number}", "name": "Fake", "memory.total": 81920,
+         "memory.used": 3, "utilization.gpu": 0, "driver_version": "1.0"}
+        for number in range(2)
+    ]
+}  # fmt: skip
+
+
+def test_a_held_claim_refuses_and_names_the_owner(bench: Bench) -> None:
+    """The second launch starts no server."""
+    first = bench.launch("--rate", "10", trials=LONG)
+    first.phase("load")
+    outcome = bench.launch().outcome()
+    assert (outcome.end, outcome.phase, outcome.server) == ("busy", "claim", None)
+    assert outcome.detail is not None
+    assert "sweep test-sweep of tester on here" in outcome.detail
+    claims = bench.verb("inspect", "{}")["claims"]
+    assert [(claim["resource"], claim["alive"]) for claim in claims] == [("node", True)]
+    first.stop()
+    assert bench.verb("inspect", "{}")["claims"] == []
+    assert bench.launch().outcome().end == "done"
+
+
+def test_waiting_for_a_claim(bench: Bench) -> None:
+    """It goes on when the owner is done, and gives up after claim_s."""
+    first = bench.launch("--rate", "10", trials=LONG)
+    first.phase("load")
+    impatient = bench.launch(on_busy="wait", deadlines=replace(DEADLINES, claim_s=0.5))
+    assert impatient.outcome().end == "claim_timeout"
+    patient = bench.launch(on_busy="wait", deadlines=replace(DEADLINES, claim_s=30))
+    assert "test-sweep" in patient.event("claim_wait")["owner"]
+    first.stop()
+    assert patient.outcome().end == "done"
+    assert len(patient.events("claim_wait")) == 1
+
+
+def test_a_dead_owner_whose_server_lives_still_holds(bench: Bench) -> None:
+    """The message names the server and what to do; after the cleaning the node is free."""
+    first = bench.launch("--rate", "10", trials=LONG)
+    first.phase("measure")
+    first.kill_agent()
+    outcome = bench.launch().outcome()
+    assert outcome.end == "busy"
+    assert outcome.detail is not None
+    assert f"pid {first.event('server_started')['pid']}" in outcome.detail
+    assert "`sweep clean test-sweep`" in outcome.detail
+    first.stop()
+    assert bench.launch().outcome().end == "done"
+
+
+def test_different_gpus_of_one_node(bench: Bench) -> None:
+    """Two launches run side by side on different GPUs, and exclude each other on the same."""
+    bench.install_gpus(GPUS)
+    first = bench.launch("--rate", "10", trials=LONG, gpus=[0])
+    first.phase("measure")
+    assert bench.launch(gpus=["GPU-1"]).outcome().end == "done"
+    outcome = bench.launch(gpus=[1, 0]).outcome()
+    assert outcome.end == "busy"
+    assert outcome.detail is not None
+    assert outcome.detail.startswith("gpu-GPU-0 is claimed by")
+    first.stop()
+
+
+def test_a_gpu_that_is_not_there(bench: Bench) -> None:
+    """An unknown GPU is named, with those that there are."""
+    bench.install_gpus(GPUS)
+    outcome = bench.launch(gpus=[5]).outcome()
+    assert (outcome.end, outcome.detail) == ("error", "no GPU 5 on this node; there are: 0, 1")
+
+
+def test_someone_else_computes_on_our_gpus(bench: Bench) -> None:
+    """The process is named with its user, and the launch waits for it to leave if told to."""
+    used = {**GPUS, "processes": [{"gpu_uuid": "GPU-1", "pid": 1}]}
+    bench.install_gpus(used)
+    outcome = bench.launch(gpus=[0, 1]).outcome()
+    assert (outcome.end, outcome.phase) == ("busy", "clean")
+    assert outcome.detail is not None
+    assert "pid 1 (" in outcome.detail
+    waiting = bench.launch(gpus=[0, 1], on_busy="wait")
+    assert waiting.event("busy")["processes"][0]["pid"] == 1
+    bench.install_gpus(GPUS)
+    assert waiting.outcome().end == "done"

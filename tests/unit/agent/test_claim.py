@@ -1,0 +1,152 @@
+"""Locks of the node, ports, and who may open them."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from sweep.agent import claim, port, procs
+from sweep.agent.gpus import Gpu
+
+
+def holder() -> claim.Holder:
+    """This process as an owner."""
+    own = procs.read(os.getpid())
+    assert own is not None
+    return claim.Holder(
+        user="ann", host="laptop", sweep="s1", directory="/d", nonce="none-such", pid=own.pid,
+        start_ticks=own.start_ticks, boot_id=procs.boot_id(), since_utc="2026-01-01T00:00:00Z",
+    )  # fmt: skip
+
+
+def test_all_locks_or_none(tmp_path: Path) -> None:
+    """A claim that meets a held lock lets go of those that it had taken."""
+    folder = str(tmp_path)
+    first, second, third = (claim.Claim(holder()) for _ in range(3))
+    assert first.take(folder, ["b"]) is None
+    held = second.take(folder, ["a", "b"])
+    assert held is not None
+    assert held.resource == "b"
+    assert "sweep s1 of ann on laptop" in held.reason
+    assert third.take(folder, ["a"]) is None
+    first.release()
+    third.release()
+    assert second.take(folder, ["a", "b"]) is None
+    second.release()
+
+
+def test_resources_are_sorted_and_a_node_without_gpus_is_one() -> None:
+    """Everybody takes the locks in the same order."""
+    gpus = [Gpu(number, uuid, "x", None, None, None, "1") for number, uuid in ((0, "Z"), (1, "A"))]
+    assert claim.resources(gpus) == ["gpu-A", "gpu-Z"]
+    assert claim.resources([]) == ["node"]
+
+
+def test_a_dead_owner_whose_processes_live_holds(tmp_path: Path) -> None:
+    """The lock itself is free, but what the owner started is not gone."""
+    gone = subprocess.Popen([sys.executable, "-c", "pass"])
+    gone.wait()
+    with subprocess.Popen(["sleep", "60"]) as left:
+        server = procs.read(left.pid)
+        assert server is not None
+        dead = replace(holder(), pid=gone.pid, processes=[list(server.identity)])
+        path = tmp_path / "sweep-node.lock"
+        path.write_text(json.dumps(asdict(dead)))
+        held = claim.Claim(holder()).take(str(tmp_path), ["node"])
+        assert held is not None
+        assert f"pid {left.pid}" in held.reason
+        assert "`sweep resume s1`" in held.reason
+        assert [entry["alive"] for entry in claim.list_held(str(tmp_path))] == [False]
+        left.kill()
+    assert claim.list_held(str(tmp_path)) == []
+    assert claim.Claim(holder()).take(str(tmp_path), ["node"]) is None
+
+
+def test_an_owner_of_another_boot_is_gone(tmp_path: Path) -> None:
+    """Its pids belong to others now."""
+    own = holder()
+    old = replace(own, boot_id="another", processes=[[own.pid, own.start_ticks]])
+    (tmp_path / "sweep-node.lock").write_text(json.dumps(asdict(old)))
+    assert claim.list_held(str(tmp_path)) == []
+    assert claim.Claim(own).take(str(tmp_path), ["node"]) is None
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"user": 1}', "\x00" * 50])
+def test_a_lock_file_that_says_nothing_is_free(tmp_path: Path, content: str) -> None:
+    """What cannot be read names no owner."""
+    (tmp_path / "sweep-node.lock").write_text(content)
+    assert claim.list_held(str(tmp_path)) == []
+    assert claim.Claim(holder()).take(str(tmp_path), ["node"]) is None
+
+
+def test_lock_files_are_for_every_user(tmp_path: Path) -> None:
+    """Whatever the umask, others may open them; a link is not followed."""
+    before = os.umask(0o077)
+    try:
+        os.close(claim.open_shared(str(tmp_path / "x")))
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o666
+    (tmp_path / "link").symlink_to(tmp_path / "x")
+    with pytest.raises(claim.ClaimError, match="link"):
+        claim.open_shared(str(tmp_path / "link"))
+
+
+AS_NOBODY = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from sweep.agent import claim
+os.setgid(65534)
+os.setuid(65534)
+own = claim.Holder("bob", "pc", "s2", "/d", "n", os.getpid(), 1, "b", "now")
+held = claim.Claim(own).take(sys.argv[2], ["node"])
+print(held.reason if held else "free")
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_two_users_share_the_locks(tmp_path: Path) -> None:
+    """Another user reads who holds the claim, and takes it once it is free."""
+    shared = tmp_path / "lock"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    for parent in shared.parents:
+        if parent.stat().st_uid == os.geteuid() and parent != Path("/"):
+            parent.chmod(parent.stat().st_mode | 0o011)
+    root = Path(claim.__file__).parents[2]
+    command = ["/usr/bin/env", sys.executable, "-c", AS_NOBODY, str(root), str(shared)]
+
+    def ask() -> str:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    own = claim.Claim(holder())
+    assert own.take(str(shared), ["node"]) is None
+    assert "sweep s1 of ann on laptop" in ask()
+    own.release()
+    assert ask() == "free"
+
+
+def test_the_directory_is_the_same_for_every_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory that only some may write does not serve; the variable overrides."""
+    monkeypatch.setenv(claim.DIRECTORY_VARIABLE, "/chosen")
+    assert claim.directory() == "/chosen"
+    monkeypatch.delenv(claim.DIRECTORY_VARIABLE)
+    assert Path(claim.directory()).stat().st_mode & 0o1002 == 0o1002
+
+
+def test_ports_rotate(tmp_path: Path) -> None:
+    """Each pick is another port, and the last one used is remembered on the node."""
+    picks = [port.pick(str(tmp_path)) for _ in range(5)]
+    assert len(set(picks)) == 5
+    assert all(20000 <= pick < 32000 for pick in picks)
+    assert int((tmp_path / "sweep-port").read_text()) == picks[-1]
+    (tmp_path / "sweep-port").write_text("31999\n")
+    assert 20000 <= port.pick(str(tmp_path)) < 20100

@@ -1,0 +1,97 @@
+"""What the server is started with."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fakes.launching import document
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sweep.agent import server, wire
+from sweep.agent.gpus import Gpu
+
+TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
+NASTY = st.one_of(
+    TEXT,
+    st.sampled_from(
+        ["", " ", "$(reboot)", "a;b", "{a,b}", "'\"", "\n\t", "~", "*", "\\", "日本語 é"]
+    ),
+)
+NAMES = st.from_regex(r"[A-Z_][A-Z0-9_]{0,10}", fullmatch=True).map("X_{}".format)
+
+ECHO = """
+import json, os, sys
+argv = open("/proc/self/cmdline", "rb").read().split(b"\\0")[4:-1]
+environment = {key.hex(): value.hex() for key, value in os.environb.items()}
+with open(sys.argv[1], "w") as stream:
+    json.dump({"argv": [word.hex() for word in argv], "env": environment}, stream)
+"""
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(words=st.lists(NASTY, max_size=4), env=st.dictionaries(NAMES, NASTY, max_size=4))
+def test_every_text_arrives_byte_for_byte(
+    tmp_path: Path, words: list[str], env: dict[str, str]
+) -> None:
+    """Through launch.json and exec, no shell and no locale touches argv or environment."""
+    out = tmp_path / "out"
+    argv = [sys.executable, "-c", ECHO, str(out), "PORT", *words]
+    written = wire.encode(replace(document(nonce="n"), argv=argv, port_at=4, env=env))
+    doc = wire.decode_launch(written)
+    ended = threading.Event()
+    server.start(
+        server.command(doc, 12345),
+        server.environment(os.environb, doc, {}),
+        None,
+        str(tmp_path / "log"),
+        port=12345,
+        on_exit=lambda _: ended.set(),
+    )
+    assert ended.wait(20)
+    seen = json.loads(out.read_text())
+    assert [bytes.fromhex(word) for word in seen["argv"]] == [
+        b"12345",
+        *(word.encode() for word in words),
+    ]
+    for name, value in env.items():
+        assert bytes.fromhex(seen["env"][name.encode().hex()]) == value.encode()
+
+
+def test_the_environment_is_what_the_launch_says() -> None:
+    """Unset is absent, empty is empty, Ray's are gone, the nonce wins over everything."""
+    login = {b"PATH": b"/bin", b"GONE": b"x", b"KEPT": b"\xff", b"RAY_X": b"1", b"NCCL": b"old"}
+    doc = replace(
+        document(nonce="n1"), env={"NCCL": "", "SWEEP_NONCE": "forged"}, unset=["GONE", "MISSING"]
+    )
+    assert server.environment(login, doc, {"CUDA_VISIBLE_DEVICES": "0"}) == {
+        b"PATH": b"/bin",
+        b"KEPT": b"\xff",
+        b"NCCL": b"",
+        b"CUDA_VISIBLE_DEVICES": b"0",
+        b"SWEEP_NONCE": b"n1",
+        b"SPT_NOENV": b"1",
+    }
+
+
+def test_gpus_are_shown_by_index_in_bus_order() -> None:
+    """The order asked for is kept; no GPUs, no variables."""
+    gpus = [Gpu(number, f"GPU-{number}", "x", None, None, None, "1") for number in (3, 1)]
+    assert server.visible_gpus(gpus)["CUDA_VISIBLE_DEVICES"] == "3,1"
+    assert server.visible_gpus([]) == {}
+
+
+def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+    """The message names it."""
+    with pytest.raises(server.StartFailed, match="/nowhere/x"):
+        server.start(
+            [b"/nowhere/x"], {}, None, str(tmp_path / "log"), port=1, on_exit=lambda _: None
+        )
