@@ -99,7 +99,10 @@ def largest_concurrency(experiment: Experiment) -> int:
 
 
 def merged(configuration: Configuration, experiment: Experiment) -> dict[str, Scalar]:
-    """Return the arguments by long name: the engine's, the variant's over them, the swept last."""
+    """Return the arguments by long name: the engine's, the variant's over them, the swept last.
+
+    Sorted, because a launch is identified by its argv and the order in the file must not count.
+    """
     layers: tuple[Mapping[str, Scalar], ...] = (
         experiment.engine.args,
         variant_of(configuration, experiment).args,
@@ -109,7 +112,7 @@ def merged(configuration: Configuration, experiment: Experiment) -> dict[str, Sc
     values.setdefault("parallel", largest_concurrency(experiment))
     if configuration.is_baseline:
         values = {name: value for name, value in values.items() if not is_speculative(name)}
-    return values
+    return dict(sorted(values.items()))
 
 
 def _flags(values: Mapping[str, Scalar]) -> Iterator[str]:

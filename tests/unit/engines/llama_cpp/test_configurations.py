@@ -48,7 +48,7 @@ def argv(configuration: Configuration, subject: Experiment) -> tuple[str, ...]:
 BASELINE_ARGV = (
     "llama-server",
     *("--model", "/m/target.gguf", "--host", "127.0.0.1", "--port", "0"),
-    *("--threads", "1", "--parallel", "4", "--metrics", "--slots"),
+    *("--parallel", "4", "--threads", "1", "--metrics", "--slots"),
 )
 
 
@@ -97,9 +97,10 @@ def test_swept_speculative_arguments_share_a_baseline() -> None:
 )
 def test_arguments_become_flags(args: dict[str, Any], flags: tuple[str, ...]) -> None:
     """True is a bare flag, False none; short names are spelt out where they are known."""
-    found = argv(Configuration(None), experiment(engine={"args": args}))
-    assert found[7 : 7 + len(flags)] == flags
-    assert found[7 + len(flags) :] == ("--parallel", "4", "--metrics", "--slots")
+    found = argv(Configuration(None), experiment(engine={"args": {"parallel": 4, **args}}))
+    others = ("--parallel", "4", "--metrics", "--slots")
+    assert tuple(part for part in found[7:] if part in flags) == flags
+    assert tuple(part for part in found[7:] if part not in flags) == others
 
 
 def test_layers_of_arguments() -> None:
@@ -111,9 +112,16 @@ def test_layers_of_arguments() -> None:
     )
     configuration = Configuration(None, variant="v", args={"threads": 3})
     command = ENGINE.server(configuration, subject)
-    assert command.argv[7:11] == ("--threads", "3", "--poll", "0")
+    assert command.argv[7:-2] == ("--parallel", "4", "--poll", "0", "--threads", "3")
     assert command.env == {"A": "1", "B": "2"}
     assert command.unset == ("C",)
+
+
+def test_the_order_in_the_file_does_not_count() -> None:
+    """The same arguments in another order, or under other names, start the same server."""
+    one, other = ({"threads": 1, "c": 64}, {"ctx_size": 64, "t": 1})
+    commands = [argv(steps(), experiment(engine={"args": args})) for args in (one, other)]
+    assert commands[0] == commands[1]
 
 
 def test_a_variant_brings_its_own_draft() -> None:
