@@ -1,0 +1,143 @@
+"""One look for all figures: colours that the colour-blind and a grey printer tell apart."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import cycle, islice
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+INK = "#1f2329"
+MUTED = "#5f6772"
+RULE = "#d5dae0"
+SURFACE = "#fdfdfe"
+"""Colours of text, secondary text, grid and paper; a page may map each to its own."""
+
+BAND = "#8b939e"
+ALERT = "#c2410c"
+
+DPI = 150
+TITLE_SIZE = 12.5
+TEXT_SIZE = 9.5
+SMALL_SIZE = 8.5
+LONGEST_TITLE = 68
+"""Characters that fit above a panel."""
+_CHARACTERS_PER_INCH = 10.5
+"""Of the title's font, with room to spare."""
+
+# The Okabe-Ito colours without black and yellow, ordered so that neighbours differ in grey too.
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one line is drawn: colour and marker together are unique for 42 lines."""
+
+    colour: str
+    marker: str
+
+
+def looks(count: int) -> list[Look]:
+    """Return `count` looks; colours and markers step at different periods."""
+    pairs: Iterator[tuple[str, str]] = zip(cycle(_COLOURS), cycle(_MARKERS), strict=False)
+    return [Look(colour, marker) for colour, marker in islice(pairs, count)]
+
+
+def new_figure(width_in: float, height_in: float, title: str, note: str = "") -> Figure:
+    """Return an empty figure; `title` is its finding, `note` says how to read it."""
+    figure = Figure(figsize=(width_in, height_in), layout="constrained", facecolor=SURFACE)
+    per_line = int(width_in * _CHARACTERS_PER_INCH)
+    figure.suptitle(
+        textwrap.fill(plain(title), per_line),
+        x=0.012,
+        ha="left",
+        fontsize=TITLE_SIZE,
+        fontweight="bold",
+        color=INK,
+    )
+    if note:
+        wrapped = textwrap.fill(note, int(per_line * TITLE_SIZE / SMALL_SIZE))
+        figure.supxlabel(wrapped, x=0.012, ha="left", fontsize=SMALL_SIZE, color=MUTED)
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.set(w_pad=0.09, h_pad=0.07, hspace=0.03, wspace=0.04)
+    return figure
+
+
+def dress(axes: Axes, title: str = "") -> None:
+    """Give axes the common look; `title` stands at the left above them."""
+    axes.set_facecolor(SURFACE)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(MUTED)
+    axes.grid(axis="y", color=RULE, linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=MUTED, labelcolor=INK, labelsize=SMALL_SIZE)
+    axes.xaxis.label.set(color=INK, fontsize=TEXT_SIZE)
+    axes.yaxis.label.set(color=INK, fontsize=TEXT_SIZE)
+    if title:
+        axes.set_title(fitting(title, LONGEST_TITLE), loc="left", fontsize=TEXT_SIZE, color=INK)
+
+
+def say(axes: Axes, text: str) -> None:
+    """Write into empty axes why they are empty."""
+    axes.text(
+        0.5, 0.5, plain(text), transform=axes.transAxes, ha="center", va="center",
+        fontsize=TEXT_SIZE, color=MUTED,
+    )  # fmt: skip
+    axes.set_yticks([])
+    axes.set_ylabel("")
+    axes.spines["left"].set_visible(False)
+
+
+def values(column: pd.Series[Any]) -> NDArray[np.float64]:
+    """A column as numbers to draw; what is missing is NaN, which leaves a gap."""
+    return column.to_numpy(dtype=float, na_value=np.nan)
+
+
+def fitting(text: str, limit: int) -> str:
+    """Return at most `limit` characters of text, to be drawn as it is."""
+    return plain(text if len(text) <= limit else text[: limit - 1] + "…")
+
+
+def plain(text: str) -> str:
+    """Return text that matplotlib draws as it is: no formulas, no control characters."""
+    return "".join(character if character.isprintable() else " " for character in text).replace(
+        "$", r"\$"
+    )
+
+
+def add_legend(axes: Axes, entries: Mapping[str, Any], columns: int) -> None:
+    """Fill axes that are kept for it with a legend; labels → what to draw beside them."""
+    axes.set_axis_off()
+    if entries:
+        axes.legend(
+            list(entries.values()), list(entries), loc="upper left", ncols=columns, frameon=False,
+            fontsize=SMALL_SIZE, labelcolor=INK, borderaxespad=0.0, borderpad=0.0,
+        )  # fmt: skip
+
+
+def to_png(figure: Figure) -> bytes:
+    """Render a figure as PNG."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=DPI, facecolor=SURFACE)
+    return buffer.getvalue()
+
+
+def to_svg(figure: Figure, name: str) -> str:
+    """Render a figure as SVG, the same bytes for the same data; `name` keeps its ids apart."""
+    buffer = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": name, "svg.id": name}):
+        figure.savefig(buffer, format="svg", facecolor=SURFACE, metadata={"Date": None})
+    return buffer.getvalue()
