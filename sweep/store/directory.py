@@ -5,19 +5,23 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweep.model.errors import SweepLockedError, UnusableError, UsageError
+from sweep.model.errors import StoreError, SweepLockedError, UnusableError, UsageError
 from sweep.store.sweep_db import DB_FILE, SweepDb
 
 EXPERIMENT_FILE = "experiment.yaml"
 DRIVER_LOG = "driver.log"
 LOCK_FILE = "lock"
 LAUNCHES_DIR = "launches"
+
+_SWEEP_ID = re.compile(r"(?P<name>.+)-(?P<day>\d{8})T(?P<time>\d{6})-[0-9a-f]{4}")
+
 
 def check_results_directory(results: Path, disk: Mapping[str, Any]) -> None:
     """Make sure that sweeps can be kept below `results`, whose `disk_facts` are given; raises
@@ -75,6 +79,7 @@ class SweepLock:
                 hint=f"follow it with `sweep status --watch {directory.name}`, "
                 f"or stop it with `sweep cancel {directory.name}`",
             ) from None
+        os.ftruncate(descriptor, 0)  # an earlier holder's name
         return cls(descriptor)
 
     def name_holder(self, text: str) -> None:
@@ -87,41 +92,51 @@ class SweepLock:
         os.close(self.descriptor)
 
 
-def is_locked(directory: Path) -> bool:
-    """Return whether some process holds the sweep's lock."""
-    try:
-        SweepLock.take(directory).release()
-    except SweepLockedError:
-        return True
-    except UnusableError:
-        return False
-    return False
-
-
 @dataclass(frozen=True)
 class FoundSweep:
-    """A sweep directory below the results directory."""
+    """A sweep directory below the results directory.
+
+    `problem` set: its database cannot be read, and name and time are those of the directory.
+    """
 
     sweep_id: str
     name: str
     directory: Path
     created_utc: str
+    problem: str | None = None
 
 
 def find_sweeps(results: Path) -> list[FoundSweep]:
-    """Return every sweep below `results`, oldest first."""
-    found = []
-    for path in sorted(results.glob(f"*/{DB_FILE}")) if results.is_dir() else []:
-        database = SweepDb.open(path.parent)
+    """Return every sweep below `results`, oldest first, those that cannot be read included."""
+    paths = results.glob(f"*/{DB_FILE}") if results.is_dir() else []
+    found = [_found(path.parent) for path in paths]
+    return sorted(found, key=lambda sweep: (sweep.created_utc, sweep.sweep_id))
+
+
+def _found(directory: Path) -> FoundSweep:
+    try:
+        database = SweepDb.open(directory)
         try:
             name, created = database.meta("name") or "", database.meta("created_utc") or ""
         finally:
             database.close()
-        found.append(FoundSweep(path.parent.name, name, path.parent, created))
-    return sorted(found, key=lambda sweep: (sweep.created_utc, sweep.sweep_id))
+    except StoreError as error:
+        name, created = _from_id(directory.name)
+        return FoundSweep(directory.name, name, directory, created, error.message)
+    return FoundSweep(directory.name, name, directory, created)
 
 
-def choose_sweep(sweeps: list[FoundSweep], text: str) -> FoundSweep:
+def _from_id(sweep_id: str) -> tuple[str, str]:
+    """Return name and time of creation (ISO 8601) that an id of `new_sweep_id` tells."""
+    match = _SWEEP_ID.fullmatch(sweep_id)
+    if match is None:
+        return sweep_id, ""
+    day, time = match["day"], match["time"]
+    clock = f"{time[:2]}:{time[2:4]}:{time[4:]}"
+    return match["name"], f"{day[:4]}-{day[4:6]}-{day[6:]}T{clock}.000Z"
+
+
+def choose_sweep(sweeps: Sequence[FoundSweep], text: str) -> FoundSweep:
     """Return the sweep with this id or unique prefix; raises UsageError."""
     exact = [sweep for sweep in sweeps if sweep.sweep_id == text]
     matches = exact or [sweep for sweep in sweeps if sweep.sweep_id.startswith(text)]
