@@ -9,6 +9,11 @@ from typing import Any, Dict, Optional
 from sweep.agent import procs, wire
 from sweep.agent.journal import read_text
 
+LOCK_FILE = "agent.lock"
+"""Locked by the agent while it lives."""
+AGENT_LOG_FILE = "agent.log"
+"""What the agent itself has to complain of."""
+
 
 def read_ident(directory: str) -> Optional[wire.AgentIdent]:
     """Return which process runs the launch, None before it has started."""

@@ -93,19 +93,18 @@ def open_shared(path: str) -> int:
             os.fchmod(descriptor, 0o666)  # whatever the umask is
             return descriptor
     except OSError as problem:
-        owner = procs.user_name(_owner(path))
         raise ClaimError(
-            "cannot open %s (%s): ask %s to run: chmod 666 %s"
-            % (path, problem.strerror, owner, path)
+            "cannot open %s (%s)%s" % (path, problem.strerror, _remedy(path))
         ) from problem
     raise ClaimError("%s appears and disappears: something removes lock files" % path)
 
 
-def _owner(path: str) -> Optional[int]:
+def _remedy(path: str) -> str:
     try:
-        return os.lstat(path).st_uid
+        owner = os.lstat(path).st_uid
     except OSError:
-        return os.geteuid()
+        return ": %s must be writable for every user" % os.path.dirname(path)
+    return ": ask %s to run: chmod 666 %s" % (procs.user_name(owner), path)
 
 
 def _path(folder: str, resource: str) -> str:
@@ -237,7 +236,7 @@ def list_held(folder: str) -> List[Dict[str, object]]:
         if lives or pids:
             entry: Dict[str, object] = {
                 "resource": name[len(_PREFIX) : -len(_SUFFIX)],
-                "owner": asdict(holder),
+                "holder": asdict(holder),
                 "alive": lives,
                 "reason": describe(holder) if lives else _orphaned(holder, pids),
             }

@@ -14,7 +14,7 @@ from sweep.agent.ours import Ours, send, shm_held_by
 _GPU_TOLERANCE_MIB = 512.0
 """The driver's own use moves by tens of MiB; a model's by tens of thousands."""
 
-_IPC_NAMES = ("nccl-", "psm_", "sem.", "torch_")
+_IPC_NAMES = ("nccl-", "psm_", "torch_")
 """How NCCL, Python and torch name their segments: these hold no user's data when nobody maps
 them. Others are removed only when one of our processes was seen to hold them: a model that the
 user has just copied there is also new, theirs and mapped by nobody."""
@@ -66,9 +66,8 @@ def _ports_left(footprint: Footprint) -> List[str]:
 
 
 def _describe(pid: int) -> str:
-    process = procs.read(pid)
-    name = process.name if process else "gone"
-    return "pid %d (%s, user %s)" % (pid, name, procs.user_name(procs.user_id(pid)))
+    user = procs.user_name(procs.user_id(pid))
+    return "pid %d (%s, user %s)" % (pid, procs.name_of(pid), user)
 
 
 def clear_shared_memory(footprint: Footprint) -> List[str]:

@@ -7,14 +7,12 @@ import os
 import signal
 import threading
 import time
-import traceback
 from dataclasses import asdict
 from typing import Any, Dict
 
 from sweep.agent import procs, wire
-from sweep.agent.attach import read_ident
+from sweep.agent.attach import AGENT_LOG_FILE, LOCK_FILE, read_ident
 from sweep.agent.journal import read_text, write_whole
-from sweep.agent.outcome import AGENT_LOG_FILE, LOCK_FILE
 
 _OTHER_START_S = 10.0
 """How long another `run` may take from its lock to its agent.json."""
@@ -97,6 +95,8 @@ def _become_agent(directory: str, doc: wire.LaunchDoc, lock: int, tell: int) -> 
         os.close(tell)
         _run(directory, doc, ident)
     except BaseException:  # noqa: BLE001 - nobody above could tell; agent.log is read by people
+        import traceback  # noqa: PLC0415 - start-up time counts
+
         traceback.print_exc()
     finally:
         os._exit(0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass
 from typing import Any, List, Optional, Sequence
 
@@ -54,6 +53,8 @@ def rows(output: str) -> List[List[str]]:
 
 def query(*arguments: str) -> Optional[str]:
     """Run nvidia-smi; None when there is no such program. Raises GpuError."""
+    import subprocess  # noqa: PLC0415 - start-up time counts on nodes without GPUs
+
     argv = ["nvidia-smi", *arguments, _FORMAT]
     try:
         done = subprocess.run(

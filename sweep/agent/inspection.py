@@ -47,7 +47,12 @@ def _gpu_facts() -> Dict[str, Any]:
     except gpus.GpuError as problem:
         return {"gpus": [], "gpu_processes": [], "gpu_error": str(problem)}
     processes = [
-        {**asdict(item), "user": procs.user_name(procs.user_id(item.pid))} for item in using
+        {
+            **asdict(item),
+            "user": procs.user_name(procs.user_id(item.pid)),
+            "name": procs.name_of(item.pid),
+        }
+        for item in using
     ]
     shown = [asdict(gpu) for gpu in found]
     return {"gpus": shown, "gpu_processes": processes, "gpu_error": None}

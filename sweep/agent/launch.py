@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import platform
 import signal
+import sys
 import threading
 import time
 import traceback
-from typing import Callable, List, Optional, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 
 from sweep.agent import claim, cleanup, footprint, gpus, port, procs, server, trials, wire
 from sweep.agent.journal import Journal, utc_now
@@ -53,6 +54,7 @@ class Launch:
         self._watch: Optional[Watch] = None
         self._telemetry: Optional[Telemetry] = None
         self._left: List[str] = []
+        self._trouble: Optional[Ended] = None
 
     def run(self) -> None:
         """Run the launch to its outcome."""
@@ -79,26 +81,41 @@ class Launch:
     def ask_to_stop(self, number: int) -> None:
         """End the launch in good order; called by a thread, never by a signal handler."""
         if not self._stop.event.is_set():
-            self._journal.event("stopping", by=signal.Signals(number).name)
+            self._tell("stopping", by=signal.Signals(number).name)
         self._stop.set("stopped")
 
     def _out_of_time(self) -> None:
-        self._journal.event("deadline", which="launch", limit_s=self._doc.deadlines.launch_s)
+        self._tell("deadline", which="launch", limit_s=self._doc.deadlines.launch_s)
         self._stop.set("deadline")
 
     def _server_ended(self, returncode: int) -> None:
-        self._journal.event("server_exit", returncode=returncode, phase=self._journal.phase)
+        self._tell("server_exit", returncode=returncode, phase=self._journal.phase)
         self._stop.set("server_exit")
 
     def _stall(self, _gpu_busy: Optional[bool]) -> None:
         self._stalled = True
         self._stop.set("deadline")
 
+    def _tell(self, kind: str, **fields: Any) -> None:
+        """Append an event where the launch must go on even if the disk is full."""
+        try:
+            self._journal.event(kind, **fields)
+        except OSError as problem:
+            self._complain("cannot write the event %s %s" % (kind, fields), problem)
+
+    def _complain(self, what: str, problem: OSError) -> None:
+        print("%s: %s" % (what, problem), file=sys.stderr)  # agent.log
+        self._trouble = self._trouble or Ended("error", "%s: %s" % (what, problem))
+
     def _record(self) -> None:
-        self._footprint.save(self._directory)
-        if self._claim is not None:
-            living = [(pid, ticks) for pid, ticks in self._footprint.processes]
-            self._claim.record(living)
+        """Note our processes for others; without it the launch still ends what it started."""
+        try:
+            self._footprint.save(self._directory)
+            if self._claim is not None:
+                living = [(pid, ticks) for pid, ticks in self._footprint.processes]
+                self._claim.record(living)
+        except OSError as problem:
+            self._complain("cannot note our processes", problem)
 
     # Forward
 
@@ -126,7 +143,7 @@ class Launch:
 
     def _failed(self, problem: Exception) -> Ended:
         message = "%s: %s" % (type(problem).__name__, problem)
-        self._journal.event("error", message=message, traceback=traceback.format_exc())
+        self._tell("error", message=message, traceback=traceback.format_exc())
         return Ended("error", message)
 
     def _check_stop(self) -> None:
@@ -193,7 +210,11 @@ class Launch:
             if not pids:
                 return None
             users = [
-                {"pid": pid, "user": procs.user_name(procs.user_id(pid)), "name": _name(pid)}
+                {
+                    "pid": pid,
+                    "user": procs.user_name(procs.user_id(pid)),
+                    "name": procs.name_of(pid),
+                }
                 for pid in pids
             ]
             if pids != told:
@@ -286,13 +307,13 @@ class Launch:
         if self._server is None:
             steps = []
         for phase, step in [*steps, ("release", self._release)]:
+            self._tell("phase", phase=phase, trial=None, window=None)
             ended = self._step_back(phase, step) or ended
-        return ended
+        return self._trouble or ended
 
     def _step_back(self, phase: str, step: Callable[[], None]) -> Optional[Ended]:
         """Take one step; when it fails, those after it matter all the more."""
         try:
-            self._journal.event("phase", phase=phase, trial=None, window=None)
             step()
         except Exception as problem:  # noqa: BLE001 - whatever it is, it must not end the way back
             ended = self._failed(problem)
@@ -301,6 +322,8 @@ class Launch:
         return None
 
     def _collect(self) -> None:
+        if self._telemetry is not None:
+            self._telemetry.finish()
         self._journal.sync()
         self._ours.note_shared_memory(self._ours.scan())
 
@@ -312,19 +335,17 @@ class Launch:
             how = "kill"
         cleanup.kill_all(self._ours, time.monotonic() + _COLLECT_S)
         self._server.exited.wait(_COLLECT_S)
-        self._journal.event("stopped", how=how, seconds=round(time.monotonic() - start_s, 6))
+        self._tell("stopped", how=how, seconds=round(time.monotonic() - start_s, 6))
+        if self._watch is not None:
+            self._watch.finish()
 
     def _verify(self) -> None:
         until_s = time.monotonic() + self._doc.deadlines.verify_s
         self._left += cleanup.prove(self._ours, until_s)
-        if self._telemetry is not None:
-            self._telemetry.finish()
-        if self._watch is not None:
-            self._watch.finish()
         if self._left:
-            self._journal.event("dirty", left=self._left)
+            self._tell("dirty", left=self._left)
         else:
-            self._journal.event("clean")
+            self._tell("clean")
 
     def _release(self) -> None:
         if self._claim is None:
@@ -348,8 +369,3 @@ class Launch:
             files={},
         )
         write_outcome(self._directory, outcome, self._journal)
-
-
-def _name(pid: int) -> str:
-    process = procs.read(pid)
-    return process.name if process else "gone"

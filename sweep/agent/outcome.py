@@ -8,11 +8,10 @@ from dataclasses import replace
 from typing import Dict
 
 from sweep.agent import wire
+from sweep.agent.attach import LOCK_FILE
 from sweep.agent.journal import Journal, write_whole
 from sweep.agent.logfile import tail
 
-AGENT_LOG_FILE = "agent.log"
-LOCK_FILE = "agent.lock"
 _UNPROVEN = (wire.OUTCOME_FILE, LOCK_FILE)
 
 

@@ -114,6 +114,12 @@ def carries(pid: int, entry: bytes) -> bool:
     return data is not None and (b"\0" + entry + b"\0") in (b"\0" + data)
 
 
+def name_of(pid: int) -> str:
+    """Return a process's short name, or "gone"."""
+    process = read(pid)
+    return process.name if process else "gone"
+
+
 def user_id(pid: int) -> Optional[int]:
     """Return the uid that a process runs as, None when it is gone."""
     try:

@@ -23,6 +23,7 @@ _NAMES = (
 _PERIOD_S = 1.0
 _BUSY_PERCENT = 90.0
 _PROCESSES_PERIOD_S = 10.0
+_END_S = 5.0
 
 
 def parse_sample(line: str) -> Optional[Dict[str, object]]:
@@ -66,7 +67,7 @@ class Telemetry:
             if self._program is not None:
                 self._program.kill()
         for thread in self._threads:
-            thread.join()
+            thread.join(_END_S)  # a driver that hangs must not hold up the launch
 
     def load(self) -> Tuple[Optional[float], Optional[bool]]:
         """Return (memory in use on our GPUs [MiB], whether all of them are near 100 %)."""

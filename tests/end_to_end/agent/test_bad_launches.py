@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -148,6 +149,40 @@ def test_a_grandchild_that_will_not_go(bench: Bench, option: str) -> None:
     outcome = launch.outcome()
     assert (outcome.end, outcome.clean) == ("done", True)
     assert_nothing_left(launch)
+
+
+def test_a_server_that_ends_and_leaves_a_child(bench: Bench) -> None:
+    """What it leaves is adopted, ended and proven gone, though nobody asked the server to end."""
+    options = ["--exit-at", "0.3", "--exit-code", "0", "--unready", "60"]
+    launch = bench.launch("--grandchild", "own-session", *options)
+    outcome = launch.outcome()
+    assert (outcome.end, outcome.phase, outcome.clean) == ("server_exit", "load", True)
+    assert launch.event("stopped")["how"] == "itself"
+    assert_nothing_left(launch)
+
+
+def test_a_disk_that_fills_up(bench: Bench) -> None:
+    """When nothing more can be written, the server is still stopped and the claim given back."""
+    limited = ["/bin/sh", "-c", 'ulimit -f 6; exec "$0" "$@"', bench.python]
+    launch = bench.prepare(trials=[trial(windows=20)])
+    command = [*limited, "-I", str(bench.archive), "run", str(launch.directory)]
+    done = subprocess.run(command, capture_output=True, check=True, env=bench.environment)
+    launch.ident = json.loads(done.stdout)["ident"]
+    wait_for(lambda: launch.status()["state"] in ("dead", "finished"))
+    assert launch.ours() == []
+    assert launch.port_is_free()
+    assert "File too large" in launch.agent_log()
+    assert launch.stop()["clean"]
+    assert bench.launch().outcome().end == "done"
+
+
+def test_a_directory_for_claims_that_is_not_there(bench: Bench) -> None:
+    """Trouble of the agent's own is an error with its cause, and no server is started."""
+    bench.environment["SWEEP_CLAIM_DIR"] = "/proc/nowhere"
+    launch = bench.launch()
+    outcome = launch.outcome()
+    assert (outcome.end, outcome.phase, outcome.server) == ("error", "claim", None)
+    assert "/proc/nowhere" in launch.event("error")["message"]
 
 
 def test_a_server_that_ignores_sigterm(bench: Bench) -> None:

@@ -27,6 +27,7 @@ def test_a_held_claim_refuses_and_names_the_owner(bench: Bench) -> None:
     assert "sweep test-sweep of tester on here" in outcome.detail
     claims = bench.verb("inspect", "{}")["claims"]
     assert [(claim["resource"], claim["alive"]) for claim in claims] == [("node", True)]
+    assert claims[0]["holder"]["sweep"] == "test-sweep"
     first.stop()
     assert bench.verb("inspect", "{}")["claims"] == []
     assert bench.launch().outcome().end == "done"
@@ -57,6 +58,18 @@ def test_a_dead_owner_whose_server_lives_still_holds(bench: Bench) -> None:
     assert "`sweep clean test-sweep`" in outcome.detail
     first.stop()
     assert bench.launch().outcome().end == "done"
+
+
+def test_stopping_a_launch_that_waits(bench: Bench) -> None:
+    """It ends without having started anything."""
+    first = bench.launch("--rate", "10", trials=LONG)
+    first.phase("load")
+    second = bench.launch(on_busy="wait")
+    second.event("claim_wait")
+    assert second.stop()["clean"]
+    outcome = second.outcome()
+    assert (outcome.end, outcome.phase, outcome.server) == ("stopped", "claim", None)
+    first.stop()
 
 
 def test_different_gpus_of_one_node(bench: Bench) -> None:

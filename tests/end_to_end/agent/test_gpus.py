@@ -122,7 +122,9 @@ def test_inspect_tells_gpus_and_their_users(bench: Bench) -> None:
     facts = bench.verb("inspect", json.dumps(asked))
     assert [gpu["uuid"] for gpu in facts["gpus"]] == ["GPU-0", "GPU-1"]
     assert facts["gpus"][0]["memory_total_mib"] == 98304
-    assert facts["gpu_processes"][0]["pid"] == os.getpid()
+    user = facts["gpu_processes"][0]
+    assert (user["pid"], user["user"]) == (os.getpid(), facts["user"])
+    assert user["name"].startswith(("python", "pytest"))
     assert facts["paths"]["/nowhere"] is None
     assert facts["paths"][str(bench.archive)]["size"] == bench.archive.stat().st_size
     assert facts["paths"][str(bench.root)]["kind"] == "directory"
