@@ -64,7 +64,7 @@ def drive(
         signals.install()
         return ray_lanes
 
-    run = _Drive(directory, lock, environment, keep_going=keep_going)
+    run = Drive(directory, lock, environment, keep_going=keep_going)
     return run.to_end(lanes, signals.requested, report=True)
 
 
@@ -74,11 +74,11 @@ def stop_what_runs(directory: Path, lock: SweepLock, environment: Mapping[str, s
     def lanes(factories: Mapping[str, partial[LocalNode]], clock: Clock) -> Lanes:
         return InlineLanes({name: factory() for name, factory in factories.items()}, clock)
 
-    run = _Drive(directory, lock, environment, keep_going=False)
+    run = Drive(directory, lock, environment, keep_going=False)
     return run.to_end(lanes, lambda: "cancel", report=False)
 
 
-class _Drive:
+class Drive:
     """One run of a sweep's database by this process."""
 
     def __init__(
