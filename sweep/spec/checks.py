@@ -8,7 +8,7 @@ from math import prod
 from pathlib import Path as FilePath
 
 from sweep.model.experiment import Prompt, Variant
-from sweep.spec import prompts as reading
+from sweep.spec import workload_prompts as reading
 from sweep.spec.build import AXES, exclude_key, resolve_path, variants
 from sweep.spec.fields import suggestion
 from sweep.spec.prompt_sets import packaged_text

@@ -55,14 +55,15 @@ class PlanSummary:
     @property
     def headline(self) -> str:
         """The counts in one line."""
-        parts = [f"{self.asked} configurations asked"]
+        parts = [f"{_counted(self.asked, 'configuration')} asked"]
         for count, what in (
             (self.excluded, "excluded"),
             (self.invalid, "invalid"),
             (self.merged, "merged"),
         ):
             parts += [f"{count} {what}"] if count else []
-        return f"{', '.join(parts)}: {self.launches} launches, {self.trials} trials"
+        launches = f"{self.launches} launch{'' if self.launches == 1 else 'es'}"
+        return f"{', '.join(parts)}: {launches}, {_counted(self.trials, 'trial')}"
 
 
 def describe_plan(plan: Plan, estimate: Estimate, budget: Budget) -> PlanSummary:
@@ -83,6 +84,10 @@ def describe_plan(plan: Plan, estimate: Estimate, budget: Budget) -> PlanSummary
         ),
         notes=(*plan.notes, *_budget_notes(plan, estimate, budget)),
     )
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _row(position: int, launch: PlannedLaunch) -> LaunchRow:

@@ -121,6 +121,16 @@ def _gpu(value: Any) -> int | str:
     return text
 
 
+def _not_empty(value: Any) -> Any:
+    if value == []:
+        refuse("is empty", "give at least one entry, or remove the key")
+    return value
+
+
+NonEmpty = BeforeValidator(_not_empty)
+"""Annotates a list: pydantic's own check counts good entries only, and would speak too often."""
+
+
 def _axis_schema(item: dict[str, Any], *more: dict[str, Any]) -> WithJsonSchema:
     integer = {"type": "integer"}
     span = {
@@ -163,4 +173,4 @@ OptionalText = Annotated[Text | None, OrNone]
 
 
 Gpu = Annotated[int | str, BeforeValidator(_gpu), WithJsonSchema(_GPU)]
-Gpus = Annotated[tuple[Gpu, ...] | None, AfterValidator(_distinct), OrNone]
+Gpus = Annotated[tuple[Gpu, ...] | None, AfterValidator(_distinct), NonEmpty, OrNone]

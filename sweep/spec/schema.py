@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import core_schema
 
 from sweep.model.experiment import Objective, Repeats, Timeouts, Workload
 from sweep.spec.fields import (
@@ -18,6 +20,7 @@ from sweep.spec.fields import (
     CountsOrAuto,
     Environment,
     Gpus,
+    NonEmpty,
     OptionalText,
     Section,
     SweptArguments,
@@ -74,9 +77,7 @@ _PROMPT = WithJsonSchema(
 class NodeSection(Section):
     """Where to launch. This version launches on this machine."""
 
-    gpus: Gpus = Field(
-        None, min_length=1, description="Indices or UUIDs; left out: all that there are."
-    )
+    gpus: Gpus = Field(None, description="Indices or UUIDs; left out: all that there are.")
     on_busy: Annotated[Literal["fail", "wait"], Choice] = Field(
         "fail", description="What to do when someone else uses the node."
     )
@@ -92,8 +93,8 @@ class EngineSection(Section):
     model: Text = Field(
         description="Target model. A path with ./ or ../ in front counts from this file."
     )
-    command: Annotated[tuple[Text, ...] | None, OrNone] = Field(
-        None, min_length=1, description="Start of the command line, when not the engine's own."
+    command: Annotated[tuple[Text, ...] | None, NonEmpty, OrNone] = Field(
+        None, description="Start of the command line, when not the engine's own."
     )
     python: OptionalText = Field(None, description="Python that the engine is installed in.")
     draft_model: OptionalText = Field(None, description="Draft model (drafter).")
@@ -153,8 +154,8 @@ class PromptEntry(Section):
 
     id: OptionalText = Field(None, description="Its name in the records; left out: its number.")
     prompt: OptionalText = Field(None, description="The text.")
-    messages: Annotated[tuple[Message, ...] | None, OrNone] = Field(
-        None, min_length=1, description="The chat, up to the answer."
+    messages: Annotated[tuple[Message, ...] | None, NonEmpty, OrNone] = Field(
+        None, description="The chat, up to the answer."
     )
 
     @model_validator(mode="after")
@@ -198,10 +199,12 @@ class WorkloadSection(Section):
         None, description="File beside this one: .jsonl (prompt or messages a line), or text lines."
     )
     prompts: Annotated[
-        tuple[Annotated[PromptEntry, BeforeValidator(_prompt), _PROMPT], ...] | None, OrNone
-    ] = Field(None, min_length=1, description="The prompts themselves.")
-    messages: Annotated[tuple[Message, ...] | None, OrNone] = Field(
-        None, min_length=1, description="One chat, as the only prompt."
+        tuple[Annotated[PromptEntry, BeforeValidator(_prompt), _PROMPT], ...] | None,
+        NonEmpty,
+        OrNone,
+    ] = Field(None, description="The prompts themselves.")
+    messages: Annotated[tuple[Message, ...] | None, NonEmpty, OrNone] = Field(
+        None, description="One chat, as the only prompt."
     )
     max_tokens: Positive = Field(Workload.max_tokens, description="Tokens of an answer at most.")
     ignore_eos: Boolean = Field(
@@ -283,8 +286,8 @@ class ExperimentFile(Section):
     exclude: tuple[dict[Text, Argument], ...] = Field(
         (), description="Combinations to leave out: those that match every key of an entry."
     )
-    workloads: tuple[WorkloadSection, ...] = Field(
-        min_length=1, description="What is sent to each configuration."
+    workloads: Annotated[tuple[WorkloadSection, ...], NonEmpty] = Field(
+        description="What is sent to each configuration.", json_schema_extra={"minItems": 1}
     )
     objective: ObjectiveSection = Field(ObjectiveSection(), description="What wins.")
     timeouts: TimeoutsSection = Field(TimeoutsSection(), description="Deadlines on the node.")
@@ -297,7 +300,20 @@ class ExperimentFile(Section):
     )
 
 
+class _EditorSchema(GenerateJsonSchema):
+    """JSON Schema whose defaults are those that could be written into the file."""
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> dict[str, Any]:
+        """Leave out a default that is not of the type that the file holds."""
+        inner = self.generate_inner(schema["schema"])
+        kinds = {"string": str, "integer": int, "number": float, "boolean": bool}
+        wanted = kinds.get(str(inner.get("type")))
+        if wanted is None or not isinstance(schema.get("default"), wanted):
+            return inner
+        return super().default_schema(schema)
+
+
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of the experiment file, for editors."""
-    schema = ExperimentFile.model_json_schema(by_alias=True)
+    schema = ExperimentFile.model_json_schema(schema_generator=_EditorSchema)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

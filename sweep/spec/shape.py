@@ -31,7 +31,6 @@ _MAPPING_ERRORS = ("model_type", "dict_type", "model_attributes_type")
 _WORDS: dict[str, tuple[str, str | None]] = {
     **dict.fromkeys(_MAPPING_ERRORS, ("must be a mapping of keys to values", None)),
     "tuple_type": ("must be a list", "write it as [a, b] or with a dash before each item"),
-    "too_short": ("is empty", "give at least one entry"),
 }
 
 _PLACES: dict[Path, str] = {

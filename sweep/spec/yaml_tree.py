@@ -16,7 +16,7 @@ from sweep.model.errors import Problem
 
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 40
-MAX_VALUES = 100_000
+MAX_VALUES = 20_000
 """Values after aliases were followed: a few lines of aliases can stand for billions."""
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -25,6 +25,8 @@ Path: TypeAlias = tuple[str | int, ...]
 _TEXT_TAG = "tag:yaml.org,2002:str"
 _MERGE_TAG = "tag:yaml.org,2002:merge"
 _COLLECTION_TAGS = ("tag:yaml.org,2002:seq", "tag:yaml.org,2002:map")
+_TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
+_TOO_MANY = f"holds more than {MAX_VALUES} values, aliases included"
 _ADVICE = "see the YAML around this place; quote texts that hold : # { [ or start with * & ! % @"
 
 
@@ -147,18 +149,19 @@ class _Refused(yaml.MarkedYAMLError):
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's composer with a limit on nesting, which it follows by recursion."""
+    """PyYAML's composer with limits: it follows nesting by recursion, and it is slow."""
 
     def __init__(self, text: str) -> None:
-        self._depth = 0
+        self._depth = self._nodes = 0
         super().__init__(text)
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """Compose one node; raises MarkedYAMLError when it is nested too deeply."""
         self._depth += 1
-        if self._depth > MAX_DEPTH:
+        self._nodes += 1
+        if self._depth > MAX_DEPTH or self._nodes > 2 * MAX_VALUES:
             event = self.peek_event()  # type: ignore[no-untyped-call] # types-PyYAML lacks it
-            raise _Refused(f"nested more than {MAX_DEPTH} levels deep", event.start_mark)
+            raise _Refused(_TOO_DEEP if self._depth > MAX_DEPTH else _TOO_MANY, event.start_mark)
         node = super().compose_node(parent, index)
         self._depth -= 1
         return node
@@ -176,13 +179,11 @@ class _Converter:
         """Return the value of `node` for `path`; `above` are the nodes that it stands in."""
         self._values += 1
         if self._values > MAX_VALUES:
-            raise _Refused(
-                f"holds more than {MAX_VALUES} values, aliases included", node.start_mark
-            )
+            raise _Refused(_TOO_MANY, node.start_mark)
         if id(node) in above:
             raise _Refused("an anchor stands inside itself", node.start_mark)
         if len(above) >= MAX_DEPTH:
-            raise _Refused(f"nested more than {MAX_DEPTH} levels deep", node.start_mark)
+            raise _Refused(_TOO_DEEP, node.start_mark)
         self._tree.marks[path] = self._place(node.start_mark)
         above = (*above, id(node))
         if isinstance(node, yaml.ScalarNode):
