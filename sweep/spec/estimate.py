@@ -34,7 +34,7 @@ def estimate(
     counts as the median of all that were.
     """
     load = median(loads_s) if loads_s else load_s
-    loads = f"{len(launches)} loads of {load:.0f} s"
+    loads = f"{len(launches)} loads of {load:.3g} s"
     loads += f" (median of {len(loads_s)})" if loads_s else " (assumed)"
     seconds = load * len(launches)
     measured = {pair: values for pair, values in (trials_s or {}).items() if values}
