@@ -24,6 +24,11 @@ def _free(port: int) -> bool:
     return True
 
 
+def _somewhere() -> int:
+    """Return where to begin on a node that remembers no port: not where everyone else begins."""
+    return _FIRST + os.getpid() % (_COUNT // _STEP) * _STEP
+
+
 def pick(folder: str) -> int:
     """Return a free port, another one each time. Raises ClaimError, or OSError with none free.
 
@@ -34,7 +39,7 @@ def pick(folder: str) -> int:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         text = os.pread(descriptor, 16, 0).decode("ascii", "replace").strip()
-        port = int(text) if text.isdigit() else _FIRST
+        port = int(text) if text.isdigit() else _somewhere()
         for _ in range(_COUNT // _STEP):
             port = _FIRST + (port - _FIRST + _STEP) % _COUNT
             if _free(port):
