@@ -10,15 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
 from sweep.agent import wire
 from sweep.agent.procs import parse_stat
 from sweep.model.errors import NodeError, WireVersionError
 from sweep.ports import Clock, Node
+
+_T = TypeVar("_T")
 
 _POLL_S = 0.1
 _READ_LIMIT = 4 * 1024 * 1024
@@ -103,24 +105,18 @@ class Lane:
         offsets = {
             name: task.offsets.get(name, 0) for name in (wire.EVENTS_FILE, wire.REQUESTS_FILE)
         }
-        stopped = False
+        stopped: _Stopped | None = None
         while True:
-            if (self._cancelled.is_set() or task.stop_at_once) and not stopped:
-                attempt.stop()
-                stopped = True
-            outcome = attempt.outcome()
-            alive = outcome is not None or (not stopped and attempt.is_alive())
-            progress = yield from self._read_on(attempt, offsets)
-            if progress:
+            if stopped is None and (self._cancelled.is_set() or task.stop_at_once):
+                stopped = attempt.stop()
+            alive = stopped is None and attempt.is_alive()
+            outcome = attempt.outcome()  # looked for last: an agent writes it before it ends
+            if outcome is None and stopped is None and not alive:
+                stopped = attempt.stop()
+            if (yield from self._read_on(attempt, offsets)):
                 continue
-            if outcome is not None:
-                clean = wire.decode_outcome(outcome)
-                yield Ended(outcome, clean.clean, tuple(clean.left))
-                return
-            if not alive and attempt.outcome() is None:
-                clean_up = attempt.stop()
-                yield from self._read_on(attempt, offsets)
-                yield Ended(None, clean_up.clean, clean_up.left)
+            if outcome is not None or stopped is not None:
+                yield _ended(outcome, stopped)
                 return
             self._clock.sleep(_POLL_S)
 
@@ -184,6 +180,14 @@ class _Stopped:
     left: tuple[str, ...]
 
 
+def _ended(outcome: str | None, stopped: _Stopped | None) -> Ended:
+    if stopped is None:
+        assert outcome is not None
+        proof = wire.decode_outcome(outcome)
+        return Ended(outcome, proof.clean, tuple(proof.left))
+    return Ended(outcome, stopped.clean, stopped.left)
+
+
 class _Attempt:
     """One launch directory on the node."""
 
@@ -206,13 +210,22 @@ class _Attempt:
         if self._node.read(launch_file, 0, 1) is None:
             self._node.put(launch_file, self._task.document.encode())
         answer = self._verb("run", _START_TIMEOUT_S)
-        self._ident = wire.decode_ident(json.dumps(answer["ident"]))
+        if answer["ident"] is None:
+            raise NodeError(
+                f"{self._node.name}: another start of {self._task.directory} never ended",
+                hint="`sweep resume` tries again",
+            )
+        self._ident = self._decoded(wire.decode_ident, json.dumps(answer["ident"]))
         return "attached" if answer["already"] else "started"
 
     def outcome(self) -> str | None:
         """Return the text of outcome.json, None while there is none."""
         data = self._node.read(f"{self._task.directory}/{wire.OUTCOME_FILE}")
-        return None if data is None else data.decode()
+        if data is None:
+            return None
+        text = data.decode("utf-8", "replace")
+        self._decoded(wire.decode_outcome, text)
+        return text
 
     def is_alive(self) -> bool:
         """Return whether the agent's process lives, by pid, start time and boot."""
@@ -244,13 +257,21 @@ class _Attempt:
         data = self._node.read(f"{self._task.directory}/{wire.IDENT_FILE}")
         if data is None:
             return None
+        return self._decoded(wire.decode_ident, data.decode("utf-8", "replace"))
+
+    def _decoded(self, decode: Callable[[str], _T], text: str) -> _T:
         try:
-            return wire.decode_ident(data.decode())
+            return decode(text)
         except wire.WireMismatch as error:
             raise WireVersionError(
                 f"{self._node.name}: {error}",
                 hint="stop that launch with the version of sweep that started it: its agent "
                 f"lies in {PurePosixPath(self._archive).parent}",
+            ) from error
+        except (ValueError, TypeError, KeyError) as error:
+            raise NodeError(
+                f"{self._node.name}: a file in {self._task.directory} is damaged: {error}",
+                hint="check the node's disk",
             ) from error
 
     def _verb(self, verb: str, timeout_s: float) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import signal
 import socket
@@ -19,7 +18,7 @@ from sweep.driver.inline_lanes import InlineLanes
 from sweep.driver.lanes import Lanes
 from sweep.driver.sweep_run import RunResult, RunSetup, SweepRun
 from sweep.engines import engine
-from sweep.model.errors import SweepError
+from sweep.model.errors import StoreError, SweepError
 from sweep.nodes.archive import agent_archive
 from sweep.nodes.local import LocalNode
 from sweep.ports import Clock
@@ -35,7 +34,7 @@ class StopSignals:
         self._name: str | None = None
 
     def install(self) -> None:
-        """Catch both signals. After ray.init, which installs its own."""
+        """Catch both signals."""
         signal.signal(signal.SIGINT, self._caught)
         signal.signal(signal.SIGTERM, self._caught)
 
@@ -60,9 +59,7 @@ def drive(
     def lanes(factories: Mapping[str, partial[LocalNode]], clock: Clock) -> Lanes:
         from sweep.driver.ray_driver import RayLanes  # noqa: PLC0415 - 0.4 s to import
 
-        ray_lanes = RayLanes(factories, clock)
-        signals.install()
-        return ray_lanes
+        return RayLanes(factories, clock)
 
     run = Drive(directory, lock, environment, keep_going=keep_going)
     return run.to_end(lanes, signals.requested, report=True)
@@ -117,9 +114,16 @@ class Drive:
             result = RunResult(error.exit_code, error.message)
             print(f"{self._clock.utc()} {error.message}", file=sys.stderr)
         finally:
-            self._database.end_run(self._run, self._clock.utc(), result.exit_code, result.note)
-            self._database.close()
+            self._record_end(result)
         return result.exit_code
+
+    def _record_end(self, result: RunResult) -> None:
+        try:
+            self._database.end_run(self._run, self._clock.utc(), result.exit_code, result.note)
+        except StoreError as error:  # a full disk; whoever follows finds it in the log
+            print(f"{self._clock.utc()} {error.message}", file=sys.stderr)
+        finally:
+            self._database.close()
 
     def _launches(
         self,
@@ -157,7 +161,9 @@ class Drive:
             workdirs={name: f"{home}/{sweep_id}" for name, home in homes.items()},
             archive_name=archive_name,
             archive=archive,
-            owner=wire.Owner(user=getpass.getuser(), host=socket.gethostname(), sweep=sweep_id),
+            owner=wire.Owner(
+                user=procs.user_name(os.geteuid()), host=socket.gethostname(), sweep=sweep_id
+            ),
             python=sys.executable,
             keep_going=self._keep_going,
         )

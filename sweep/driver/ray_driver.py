@@ -12,8 +12,10 @@ import os
 import shutil
 import tempfile
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +35,7 @@ _ENVIRONMENT = {
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "RAY_DISABLE_IMPORT_WARNING": "1",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_memory_monitor_refresh_ms": "0",  # a model that fills the memory is no reason to kill us
     "no_proxy": "127.0.0.1,localhost",
     "NO_PROXY": "127.0.0.1,localhost",
 }
@@ -44,6 +47,8 @@ _HEALTH = {
     "health_check_timeout_ms": 1000,
     "health_check_failure_threshold": 3,
 }
+_GROUPS = {"control": 2, "files": 1}
+"""Threads of an actor beside its loop: a long fetch must not keep a ping waiting."""
 _OBJECT_STORE_BYTES = 100_000_000
 _PING_AFTER_S = 5.0
 _PING_TIMEOUT_S = 5.0
@@ -55,7 +60,7 @@ def _actor_class() -> Any:
 
     remote: Any = ray.remote  # its stubs lack concurrency_groups
 
-    @remote(num_cpus=0, max_restarts=0, max_task_retries=0, concurrency_groups={"control": 3})
+    @remote(num_cpus=0, max_restarts=0, max_task_retries=0, concurrency_groups=_GROUPS)
     class LaneActor:
         """A lane in a process of its own."""
 
@@ -69,6 +74,9 @@ def _actor_class() -> Any:
                 yield from self._lane.run(task)
             except SweepError as error:
                 yield LaneFailed(error.message, error.hint)
+            except Exception as error:  # noqa: BLE001 - else the driver takes it for a dead actor
+                text = "".join(traceback.format_exception(error))
+                yield LaneFailed(f"internal error in the lane: {text}", None)
 
         @ray.method(concurrency_group="control")
         def cancel(self) -> None:
@@ -80,13 +88,13 @@ def _actor_class() -> Any:
             """Answer with the process's pid."""
             return os.getpid()
 
-        @ray.method(concurrency_group="control")
+        @ray.method(concurrency_group="files")
         def fetch(self, task: FetchTask) -> Fetched:
             """Fetch an ended attempt."""
             try:
                 self._lane.fetch(task.directory, task.target, keep=task.keep)
-            except SweepError as error:
-                return Fetched(task, error.message)
+            except (SweepError, OSError, ValueError) as error:
+                return Fetched(task, str(error))
             return Fetched(task, None)
 
     return LaneActor
@@ -101,6 +109,7 @@ class _ActorLane:
     stream: Any = None
     ping: Any = None
     heard_s: float = 0.0
+    pinged_s: float = 0.0
     fetches: dict[Any, FetchTask] = field(default_factory=dict)
 
 
@@ -120,20 +129,28 @@ class RayLanes:
 
         self._ray: Any = ray
         self._actor_class = _actor_class()
-        self._init()
-        self._lanes = {name: self._new_lane(name) for name in self._factories}
+        try:
+            self._init()
+            self._lanes = {name: self._new_lane(name) for name in self._factories}
+        except BaseException:
+            self.close()
+            raise
 
     def _init(self) -> None:
-        self._ray.init(
-            address="local",
-            num_cpus=1,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            object_store_memory=_OBJECT_STORE_BYTES,
-            _temp_dir=self._temporary,
-            _system_config=_HEALTH,
-        )
+        """Start Ray, in a thread: on the main one it would take the handler of SIGTERM away."""
+        logging.getLogger("ray._private.worker").setLevel(logging.ERROR)  # it warns of just that
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(
+                self._ray.init,
+                address="local",
+                num_cpus=1,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                object_store_memory=_OBJECT_STORE_BYTES,
+                _temp_dir=self._temporary,
+                _system_config=_HEALTH,
+            ).result()
 
     def _new_lane(self, name: str) -> _ActorLane:
         factory = self._factories[name]
@@ -226,28 +243,25 @@ class RayLanes:
         for name, lane in list(self._lanes.items()):
             silent_s = now_s - lane.heard_s
             if lane.ping is None and silent_s > _PING_AFTER_S:
-                lane.ping = lane.actor.ping.remote()
-            elif lane.ping is not None and silent_s > _PING_AFTER_S + _PING_TIMEOUT_S:
+                lane.ping, lane.pinged_s = lane.actor.ping.remote(), now_s
+            elif lane.ping is not None and now_s - lane.pinged_s > _PING_TIMEOUT_S:
                 self._replace(name, f"no answer for {silent_s:.0f} s")
 
     def _replace(self, name: str, reason: str) -> None:
         """Put a new actor in the place of a dead or frozen one, with a new Ray if need be."""
-        old = self._lanes[name]
-        had_work = old.stream is not None
-        self._ray.kill(old.actor, no_restart=True)
+        self._ray.kill(self._lanes[name].actor, no_restart=True)
+        replaced = [name]
         if not self._ray_works():
             reason = f"{reason}, Ray restarted"
             self._ray.shutdown()
             self._init()
-            others = [other for other in self._lanes if other != name]
-        else:
-            others = []
-        for lost in [name, *others]:
+            replaced = list(self._lanes)
+        for lost in replaced:
             lane = self._lanes[lost]
             self._lanes[lost] = self._new_lane(lost)
             for task in lane.fetches.values():
                 self.fetch(lost, task)
-            if lane.stream is not None and (lost != name or had_work):
+            if lane.stream is not None:
                 self._waiting.append((lost, LaneLost(reason)))
 
     def _ray_works(self) -> bool:

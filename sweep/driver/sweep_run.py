@@ -17,9 +17,10 @@ from sweep.agent import wire
 from sweep.driver.documents import launch_document
 from sweep.driver.lane import Attached, Ended, LaunchTask, Lines
 from sweep.driver.lanes import Fetched, FetchTask, LaneFailed, LaneLost, Lanes, LanesEvent
+from sweep.driver.stop_rules import failure_of, over_budget, reason_to_pause
 from sweep.engines.classify import judge_launch, judge_trial
 from sweep.model.experiment import Experiment, NodeSpec
-from sweep.model.plan import Plan, PlannedLaunch, PlannedTrial, Role
+from sweep.model.plan import Plan, PlannedLaunch, PlannedTrial
 from sweep.model.states import Failure, LaunchState, TrialState
 from sweep.ports import Clock, Engine
 from sweep.store.sweep_db import AttemptRow, SweepDb
@@ -28,8 +29,6 @@ _POLL_S = 0.25
 _RETRIES_INTERRUPTED = 2
 _LANE_LOSSES = 5
 """Losses of one lane in a row, without a line read in between, before it is given up."""
-_SAME_FAILURES = 3
-"""Launches in a row that fail alike before the sweep stops: the next would fail as well."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,8 @@ class _LaneState:
     paused: Failure | None = None
     attempts: dict[str, int] = field(default_factory=dict)
     """Attempts of each launch that this run started."""
-    last_failures: list[str] = field(default_factory=list)
+    failures: list[Failure | None] = field(default_factory=list)
+    """Why each launch that ended in this run was in vain; None: it was not."""
 
 
 class SweepRun:
@@ -106,15 +106,18 @@ class SweepRun:
         self._stopped_by: str | None = None
         self._fetching = 0
         self._started_s = clock.monotonic_s()
-        self._launches_started = 0
+        self._driven_before_s = database.driven_s(setup.run)
+        self._judged: set[str] = set()
+        """Trials that this run brought to an end, good or bad: not tried twice."""
+        self._unwanted: set[str] = set()
+        """Launches that the plan dropped while they ran: they are only stopped."""
         self._state: dict[str, _LaneState] = {}
 
     def run(self) -> RunResult:
         """Run until nothing is left to do or something stops the sweep."""
         self._state = {name: _LaneState(deque()) for name in self._nodes}
-        for launch in self._pending():
+        for launch in [*self._dropped(), *self._pending()]:
             self._state[launch.node].queue.append(launch)
-        self._end_what_is_no_longer_wanted()
         self._fetch_what_was_left()
         while True:
             self._look_for_stop()
@@ -140,47 +143,25 @@ class SweepRun:
             if launch.launch_id in open_attempts
             or any(not states[trial.trial_id][0].is_complete for trial in launch.trials)
         ]
+        self._database.plan_again([launch.launch_id for launch in pending])
         # What already runs on its node comes first: its server holds the node.
         return sorted(pending, key=lambda launch: launch.launch_id not in open_attempts)
 
-    def _end_what_is_no_longer_wanted(self) -> None:
-        """Stop attempts of launches that the plan no longer holds, one lane at a time."""
+    def _dropped(self) -> list[PlannedLaunch]:
+        """Return the launches that run on a node of ours and that the plan no longer holds."""
         wanted = {launch.launch_id for launch in self._plan.launches}
-        for row in self._database.attempts():
-            if row.state is not LaunchState.RUNNING or row.launch_id in wanted:
-                continue
-            task = replace(self._task(row, ""), stop_at_once=True)
-            self._lanes.start(row.node, task)
-            while not self._wound_down(row):
-                pass
-
-    def _wound_down(self, row: AttemptRow) -> bool:
-        for _, event in self._lanes.poll(_POLL_S):
-            if isinstance(event, Lines):
-                self._database.append(
-                    row.launch_id,
-                    row.attempt,
-                    event.name,
-                    offset=event.offset,
-                    lines=event.lines,
-                    next_offset=event.next_offset,
-                    seen_utc=self._clock.utc(),
-                )
-            elif isinstance(event, (Ended, LaneFailed, LaneLost)):
-                self._database.end_attempt(
-                    row.launch_id,
-                    row.attempt,
-                    state=LaunchState.INTERRUPTED,
-                    failure=Failure("dropped", "the experiment file no longer asks for it"),
-                    outcome=event.outcome if isinstance(event, Ended) else None,
-                    trials={},
-                )
-                return True
-        return False
+        dropped = [
+            self._database.launch(row.launch_id)
+            for row in self._database.attempts()
+            if row.state is LaunchState.RUNNING and row.launch_id not in wanted
+        ]
+        self._unwanted = {launch.launch_id for launch in dropped}
+        return [launch for launch in dropped if launch.node in self._nodes]
 
     def _fetch_what_was_left(self) -> None:
         for row in self._database.attempts():
-            if row.state is not LaunchState.RUNNING and row.outcome and row.fetched is None:
+            ended = row.state is not LaunchState.RUNNING and row.outcome is not None
+            if ended and row.fetched is None and row.node in self._nodes:
                 self._fetch(row.node, row.launch_id, row.attempt, row.directory)
 
     def _look_for_stop(self) -> None:
@@ -194,28 +175,26 @@ class SweepRun:
             lane.paused = Failure("stopped", f"the sweep was stopped ({asked})")
 
     def _start_next(self, name: str, lane: _LaneState) -> None:
-        if lane.paused is None and lane.queue:
+        if lane.paused is None and lane.queue and not self._is_open(lane.queue[0]):
             lane.paused = self._over_budget()
         if lane.paused is not None:
             still_open = [launch for launch in lane.queue if self._is_open(launch)]
             rest = [launch.launch_id for launch in lane.queue if launch not in still_open]
             self._database.set_not_run(rest, lane.paused)
             lane.queue = deque(still_open)
-        if lane.queue and (lane.paused is None or lane.paused.failure_class == "stopped"):
-            self._start(name, lane, lane.queue.popleft(), stop=lane.paused is not None)
+        stopped = lane.paused is not None and lane.paused.failure_class == "stopped"
+        if lane.queue and (lane.paused is None or stopped):
+            launch = lane.queue.popleft()
+            self._start(name, lane, launch, stop=stopped or launch.launch_id in self._unwanted)
 
     def _is_open(self, launch: PlannedLaunch) -> bool:
         last = self._last_attempt(launch.launch_id)
         return last is not None and last.state is LaunchState.RUNNING
 
     def _over_budget(self) -> Failure | None:
-        budget = self._experiment.budget
-        if budget.launches is not None and self._launches_started >= budget.launches:
-            return Failure("budget", f"the budget of {budget.launches} launches is used up")
-        hours = (self._clock.monotonic_s() - self._started_s) / 3600
-        if budget.hours is not None and hours >= budget.hours:
-            return Failure("budget", f"the budget of {budget.hours:g} hours is used up")
-        return None
+        driven_s = self._driven_before_s + self._clock.monotonic_s() - self._started_s
+        launches = len(self._database.attempts())
+        return over_budget(self._experiment.budget, launches, driven_s / 3600)
 
     # -- starting ----------------------------------------------------------------------------
 
@@ -227,7 +206,6 @@ class SweepRun:
         last = self._last_attempt(launch.launch_id)
         if last is None or last.state is not LaunchState.RUNNING:
             last = self._intend(name, launch, 1 if last is None else last.attempt + 1)
-            self._launches_started += 1
         trials = tuple(trial for trial in launch.trials if trial.trial_id in last.trial_ids)
         node = self._nodes[name]
         document = self._document(launch, trials, node, last)
@@ -242,10 +220,6 @@ class SweepRun:
         self._lanes.start(name, task)
 
     def _intend(self, name: str, launch: PlannedLaunch, attempt: int) -> AttemptRow:
-        states = self._database.trial_states()
-        missing = [
-            trial.trial_id for trial in launch.trials if not states[trial.trial_id][0].is_complete
-        ]
         workdir = self._setup.workdirs[name]
         self._database.begin_attempt(
             launch.launch_id,
@@ -254,7 +228,7 @@ class SweepRun:
             node=name,
             directory=f"{workdir}/{launch.launch_id}/{attempt}",
             nonce=secrets.token_hex(16),
-            trial_ids=missing,
+            trial_ids=self._missing(launch),
             utc=self._clock.utc(),
         )
         row = self._last_attempt(launch.launch_id)
@@ -370,39 +344,34 @@ class SweepRun:
             outcome=event.outcome,
             trials=trials,
         )
+        self._judged |= {
+            trial_id
+            for trial_id, (trial_state, _) in trials.items()
+            if trial_state is not TrialState.INTERRUPTED
+        }
         lane.running = None
         self._fetch(name, launch.launch_id, running.attempt, running.task.directory)
         if not event.clean:
             left = "; ".join(event.left)
             lane.paused = lane.paused or Failure("node_dirty", f"node {name} is not clean: {left}")
-        elif state is LaunchState.INTERRUPTED:
-            if lane.attempts[launch.launch_id] <= _RETRIES_INTERRUPTED:
-                lane.queue.appendleft(launch)
-        else:
-            self._stop_on_failures(lane, launch, state, failure)
+        if launch.launch_id in self._unwanted:
+            return
+        if state is not LaunchState.INTERRUPTED:
+            lane.failures.append(failure_of(state, failure, trials.values()))
+            keep_going = self._setup.keep_going
+            reason = reason_to_pause(launch, lane.failures, keep_going=keep_going)
+            lane.paused = lane.paused or reason
+        if self._missing(launch) and lane.attempts[launch.launch_id] <= _RETRIES_INTERRUPTED:
+            lane.queue.appendleft(launch)
 
-    def _stop_on_failures(
-        self, lane: _LaneState, launch: PlannedLaunch, state: LaunchState, failure: Failure | None
-    ) -> None:
-        failed = failure.failure_class if failure and state is LaunchState.FAILED else None
-        lane.last_failures.append(failed or "")
-        if failed in {"claim_timeout", "busy"} and failure is not None:
-            lane.paused = failure
-            return
-        if self._setup.keep_going or lane.paused:
-            return
-        if failed and failure is not None and launch.role is Role.BASELINE_FIRST:
-            lane.paused = Failure(
-                "baseline_failed",
-                f"the baseline failed ({failed}: {failure.message}), so nothing could be compared; "
-                "mend it and `sweep resume`, or go on without with --keep-going",
-            )
-        elif failed and lane.last_failures[-_SAME_FAILURES:] == [failed] * _SAME_FAILURES:
-            lane.paused = Failure(
-                "same_failure",
-                f"{_SAME_FAILURES} launches in a row failed alike ({failed}); mend the cause and "
-                "`sweep resume`, or try each once with --keep-going",
-            )
+    def _missing(self, launch: PlannedLaunch) -> list[str]:
+        """Return the trials of a launch that this run still owes: interrupted or never tried."""
+        states = self._database.trial_states()
+        return [
+            trial.trial_id
+            for trial in launch.trials
+            if trial.trial_id not in self._judged and not states[trial.trial_id][0].is_complete
+        ]
 
     def _lost(self, name: str, lane: _LaneState, running: _Running, event: LaneLost) -> None:
         running.losses += 1
@@ -413,7 +382,8 @@ class SweepRun:
             )
             return
         offsets = self._database.offsets(running.launch.launch_id, running.attempt)
-        running.task = replace(running.task, offsets=offsets)
+        stop = running.task.stop_at_once or self._stopped_by is not None
+        running.task = replace(running.task, offsets=offsets, stop_at_once=stop)
         self._lanes.start(name, running.task)
 
     def _failed(self, lane: _LaneState, running: _Running, event: LaneFailed) -> None:

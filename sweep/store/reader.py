@@ -200,3 +200,14 @@ class SweepReader:
         return [
             RunRow(**dict(row)) for row in self._connection.rows("SELECT * FROM run ORDER BY run")
         ]
+
+    def driven_s(self, before_run: int) -> float:
+        """Return how long the runs before this one took in sum [s], by this machine's time of
+        day; one that was killed lasted until its last record."""
+        rows = self._connection.rows(
+            "SELECT sum(julianday(coalesce(ended_utc, (SELECT max(seen_utc) FROM line "
+            "JOIN attempt USING (launch_id, attempt) WHERE attempt.run = run.run), started_utc)) "
+            "- julianday(started_utc)) AS days FROM run WHERE run < ?",
+            before_run,
+        )
+        return float(rows[0]["days"] or 0.0) * 86400.0
