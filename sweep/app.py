@@ -28,7 +28,7 @@ from sweep.preflight import Facts, inspect, require_usable
 from sweep.report.progress import Progress
 from sweep.spec.describe import PlanSummary, describe_plan
 from sweep.spec.estimate import estimate
-from sweep.spec.load import load_experiment
+from sweep.spec.load import decode_text, load_experiment
 from sweep.spec.plan import make_plan
 from sweep.store.directory import (
     DRIVER_LOG,
@@ -85,19 +85,19 @@ def results_directory(option: str | None, environment: Mapping[str, str]) -> Pat
 def load(file: Path, overrides: Sequence[str]) -> Loaded:
     """Load and validate an experiment file; raises UsageError and SpecError."""
     try:
-        text = file.read_bytes().decode("utf-8")
+        data = file.read_bytes()
     except FileNotFoundError:
         raise UsageError(f"no file {file}", hint="give the path of an experiment.yaml") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{file} is not UTF-8 text (byte {error.start})") from None
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}") from error
+    text = decode_text(data, str(file))
     experiment = load_experiment(
         text,
         str(file),
         base=file.parent.absolute(),
         read_text=lambda path: path.read_text(encoding="utf-8"),
         overrides=overrides,
+        engine_problems=lambda found: engine(found.engine.kind).problems(found),
     )
     return Loaded(text, tuple(overrides), experiment)
 

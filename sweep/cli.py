@@ -166,7 +166,7 @@ def _drive(prepared: Prepared, *, detach: bool, keep_going: bool) -> int:
     if prepared.to_run == 0:
         prepared.lock.release()
         click.echo("nothing to run: every trial is complete")
-        terminal.show_result(views.result(directory), directory)
+        terminal.show_result(*views.result(directory), directory)
         return 0
     pid = app.start_driver(prepared, os.environ, keep_going=keep_going)
     if detach:
@@ -200,7 +200,7 @@ def _follow(directory: Path, pid: int) -> int:
             f"the driver (pid {pid}) died: see {directory}/driver.log",
             hint=f"what was recorded is kept; go on with `sweep resume {directory.name}`",
         )
-    terminal.show_result(views.result(directory), directory)
+    terminal.show_result(*views.result(directory), directory)
     if run.note:
         click.echo(f"note: {run.note}", err=True)
     if run.exit_code:

@@ -112,7 +112,8 @@ def users(facts: Facts, sweep_id: str | None) -> list[str]:
         holder = claim.get("holder") or {}
         if claim["resource"] not in claimed or holder.get("sweep") == sweep_id:
             continue
-        found.append(f"{claim['resource']} of node {facts.node} is held: {claim['reason']}")
+        what = "" if claim["resource"] == "node" else f"{claim['resource']} of "
+        found.append(f"{what}node {facts.node} is claimed: {claim['reason']}")
     uuids = {gpu["uuid"] for gpu in facts.gpus}
     if not found:
         found += [

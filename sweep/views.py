@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sweep.agent import procs, wire
 from sweep.driver.clock import SystemClock
@@ -19,6 +19,11 @@ from sweep.report.progress import Progress, read_progress
 from sweep.store.directory import FoundSweep, choose_sweep, find_sweeps
 from sweep.store.read import read_sweep
 from sweep.store.sweep_db import DB_FILE, RunRow, SweepDb
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from sweep.analysis.verdict import Verdict
 
 _FOLLOW_S = 0.2
 _REPORT_FILE = "report.html"
@@ -114,6 +119,25 @@ def report(directory: Path) -> Path:
         read = record(directory)
         write_report(read, directory, engine(read.experiment.engine.kind).count)
     return path.absolute()
+
+
+def result(directory: Path) -> tuple[pd.DataFrame, Verdict]:
+    """Return the table of a sweep and the verdict."""
+    from sweep.analysis.frame import make_frame  # noqa: PLC0415 - pandas takes half a second
+    from sweep.analysis.verdict import verdict  # noqa: PLC0415
+    from sweep.report.chunks import read_gaps  # noqa: PLC0415
+
+    read = record(directory)
+    frame = make_frame(read, engine(read.experiment.engine.kind).count, read_gaps(read))
+    return frame, verdict(frame, read.experiment)
+
+
+def export(directory: Path, kind: str) -> str:
+    """Return the table as csv or json text."""
+    from sweep.report.export import to_csv, to_json  # noqa: PLC0415
+
+    frame, _ = result(directory)
+    return to_csv(frame) if kind == "csv" else to_json(frame)
 
 
 def server_log(
