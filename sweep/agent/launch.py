@@ -12,6 +12,7 @@ import traceback
 from typing import Any, Callable, List, Optional, Tuple
 
 from sweep.agent import claim, cleanup, footprint, gpus, port, procs, server, trials, wire
+from sweep.agent.admission import Admission, Ended
 from sweep.agent.journal import Journal, utc_now
 from sweep.agent.logfile import LogFile
 from sweep.agent.ours import Ours
@@ -20,20 +21,10 @@ from sweep.agent.readiness import Readiness
 from sweep.agent.telemetry import Telemetry
 from sweep.agent.watch import Watch
 
-_CLAIM_POLL_S = 0.5
 _COLLECT_S = 5.0
 """Longest wait for the server's exit once its processes are killed."""
 
 Step = Tuple[str, Callable[[], None]]
-
-
-class Ended(Exception):
-    """The launch is over: one of wire.OUTCOME_ENDS, and a sentence about it."""
-
-    def __init__(self, end: str, detail: Optional[str] = None) -> None:
-        super().__init__(end, detail)
-        self.end = end
-        self.detail = detail
 
 
 class Launch:
@@ -46,6 +37,7 @@ class Launch:
         self._journal = Journal(directory)
         self._stop = trials.StopSignal()
         self._stalled = False
+        self._admission = Admission(doc, self._journal, self._stop)
         self._gpus: List[gpus.Gpu] = []
         self._claim: Optional[claim.Claim] = None
         self._footprint = footprint.Footprint(doc.nonce, ident.boot_id)
@@ -151,84 +143,12 @@ class Launch:
             raise Ended("stalled" if self._stalled else self._stop.reason)
 
     def _take_claim(self) -> None:
-        try:
-            self._gpus = gpus.select(gpus.list_gpus(), self._doc.gpus)
-        except gpus.GpuError as problem:
-            raise Ended("error", str(problem)) from problem
-        owner = self._doc.owner
-        holder = claim.Holder(
-            user=owner.user,
-            host=owner.host,
-            sweep=owner.sweep,
-            directory=self._directory,
-            nonce=self._doc.nonce,
-            pid=self._ident.pid,
-            start_ticks=self._ident.start_ticks,
-            boot_id=self._ident.boot_id,
-            since_utc=utc_now(),
-        )
-        candidate = claim.Claim(holder)
-        names = claim.resources(self._gpus)
-        told: Optional[str] = None
-
-        def attempt() -> Optional[str]:
-            nonlocal told
-            held = candidate.take(claim.directory(), names)
-            if held is None:
-                return None
-            reason = "%s is claimed by %s" % (held.resource, held.reason)
-            if reason != told:
-                self._journal.event("claim_wait", owner=reason)
-                told = reason
-            return reason
-
-        self._retry_while_taken(attempt)
-        self._claim = candidate
-
-    def _retry_while_taken(self, attempt: Callable[[], Optional[str]]) -> None:
-        """Try until nobody else has the GPUs, as on_busy says."""
-        until_s = time.monotonic() + self._doc.deadlines.claim_s
-        while True:
-            reason = attempt()
-            if reason is None:
-                return
-            if self._doc.on_busy != "wait":
-                raise Ended("busy", reason)
-            left_s = until_s - time.monotonic()
-            if left_s <= 0:
-                raise Ended("claim_timeout", reason)
-            self._stop.event.wait(min(_CLAIM_POLL_S, left_s))
-            self._check_stop()
+        self._gpus = self._admission.choose()
+        self._claim = self._admission.claim(self._gpus, self._directory, self._ident)
 
     def _look_around(self) -> None:
         """Wait for other users of our GPUs to leave, and note what is there before the server."""
-        told: List[int] = []
-
-        def attempt() -> Optional[str]:
-            uuids = {gpu.uuid for gpu in self._gpus}
-            pids = sorted({p.pid for p in gpus.list_processes() if p.gpu_uuid in uuids})
-            if not pids:
-                return None
-            users = [
-                {
-                    "pid": pid,
-                    "user": procs.user_name(procs.user_id(pid)),
-                    "name": procs.name_of(pid),
-                }
-                for pid in pids
-            ]
-            if pids != told:
-                self._journal.event("busy", processes=users)
-                told[:] = pids
-            who = ["pid %(pid)s (%(name)s, user %(user)s)" % user for user in users]
-            return "our GPUs are in use by " + ", ".join(who)
-
-        if self._gpus:
-            self._retry_while_taken(attempt)
-            chosen = {gpu.uuid for gpu in self._gpus}
-            for gpu in gpus.list_gpus():
-                if gpu.uuid in chosen and gpu.memory_used_mib is not None:
-                    self._footprint.gpu_memory_mib[gpu.uuid] = gpu.memory_used_mib
+        self._footprint.gpu_memory_mib = self._admission.wait_until_unused(self._gpus)
         self._footprint.shm_before = footprint.shm_names()
 
     def _start(self) -> None:
