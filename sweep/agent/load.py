@@ -208,6 +208,7 @@ class _Exchange:
         if response.length:
             raise _Failed("connection closed")
         self._ended()
+        response.close()  # read1 leaves it open at the end of a body of known length
 
     def _events(self, events: List[bytes]) -> None:
         now_s = time.monotonic()

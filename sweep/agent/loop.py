@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Callable, Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, List, Optional, Sequence, Tuple
 
 from sweep.agent import wire
 from sweep.agent.guard import STOPPED, TIMEOUT, Guard, guarding
@@ -88,7 +87,7 @@ def closed_loop(
     was sent.
     """
     streams = max(1, min(concurrency, len(requests)))
-    with guarding(stop) as guard, _no_collections(), ThreadPoolExecutor(streams) as threads:
+    with guarding(stop) as guard, ThreadPoolExecutor(streams) as threads:
         channels = [Channel(port, guard) for _ in range(streams)]
         loop = _Loop(requests, answer, timeout_s, guard, channels)
         try:
@@ -177,16 +176,3 @@ class _Loop:
             self._guard.stop.wait(LOST_PAUSE_S)
         if sent.error == TIMEOUT and sent.sent_s > max(c.output_s for c in self._channels):
             self._guard.halt(STALLED)
-
-
-@contextmanager
-def _no_collections() -> Iterator[None]:
-    """Keep the garbage collector out of a measurement."""
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-        gc.unfreeze()

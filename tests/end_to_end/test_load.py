@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import select
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from fakes.running import (
@@ -19,6 +22,7 @@ from fakes.running import (
 )
 
 from sweep.agent import http, load, wire
+from sweep.agent.guard import guarding
 from sweep.agent.loop import Pass, closed_loop
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
@@ -227,14 +231,26 @@ def test_answer_ends_with_done_even_when_the_body_does_not() -> None:
     assert sent.end_s < 0.3
 
 
-def test_connection_is_kept_and_reopened_when_the_server_closed_it() -> None:
-    """A second request goes over the same connection; over a new one when that was closed."""
-    with running() as fake:
+def test_connection_is_kept(tmp_path: Path) -> None:
+    """A stream sends all its requests over one connection."""
+    with running("--request-log", tmp_path / "log") as fake:
         done = pass_over(fake.port, [generate(f"p{n}", 2) for n in range(5)])
     assert [sent.error for sent in done.sents] == [None] * 5
-    with saying(HEAD, b'data: {"text":"a"}\n\ndata: [DONE]\n\n') as port:
-        done = pass_over(port, [generate(f"p{n}", 2) for n in range(3)])
-    assert [sent.error for sent in done.sents] == [None] * 3
+    sent_on = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert len({line["peer"] for line in sent_on if line["path"] == "/generate"}) == 1
+
+
+def test_connection_that_the_server_closed_is_opened_again() -> None:
+    """A connection that was closed while idle is not used for the next request."""
+    body = b'data: {"text":"a"}\n\ndata: [DONE]\n\n'
+    length = b"Content-Length: %d\r\n" % len(body)
+    head = HEAD.replace(b"\r\n\r\n", b"\r\n" + length + b"\r\n")
+    with saying(head, body) as port, guarding(threading.Event()) as guard:
+        channel = load.Channel(port, guard)
+        for number in range(3):
+            assert channel.send(generate(f"p{number}"), GENERATE, 5.0).error is None
+            assert select.select([channel._connection.sock], [], [], 5.0)[0], "not closed"
+        channel.close()
 
 
 def test_requests_are_sent_in_order_by_as_many_streams_as_asked() -> None:
@@ -253,7 +269,7 @@ def test_window_throughput_is_the_servers_rate() -> None:
     """Four streams at 200 tokens/s are 800 tokens/s, within what a busy machine allows."""
     with running("--rate", 200, "--chunk-tokens", 3) as fake:
         done = pass_over(fake.port, [generate(f"p{n}", 300) for n in range(4)], concurrency=4)
-    assert done.throughput == pytest.approx(800, rel=0.05)
+    assert done.throughput == pytest.approx(800, rel=0.1)
 
 
 def test_one_slow_request_is_no_stall() -> None:

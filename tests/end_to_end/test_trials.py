@@ -196,16 +196,16 @@ def test_empty_outputs_are_errors(tmp_path: Path) -> None:
 def test_slow_first_request_is_in_the_warm_up(tmp_path: Path) -> None:
     """A first request that compiles is on record, outside the window; warm-up runs at the
     trial's own concurrency."""
-    log = tmp_path / "requests.log"
     asked = trial(requests=prompts(8), warmup=prompts(4), concurrency=4)
-    with running("--first-request-delay", 0.5, "--request-log", log) as fake:
+    with running("--first-request-delay", 0.9, "--rate", 100) as fake:
         kept = run(tmp_path, fake, asked)
-    slowest_s = max(record.last_s or 0.0 for record in kept.role("warmup"))
+    warm = kept.role("warmup")
+    slowest_s = max(record.last_s or 0.0 for record in warm)
     usual_s = statistics.median(record.last_s or 0.0 for record in kept.role("measure"))
-    assert slowest_s > 0.5 > 5 * usual_s
-    assert {record.stream for record in kept.role("warmup")} == {0, 1, 2, 3}
-    warm = [line["running"] for line in lines(log) if line["path"] == "/generate"][:4]
-    assert max(warm) >= 2
+    assert slowest_s > 0.9 > 5 * usual_s
+    assert {record.stream for record in warm} == {0, 1, 2, 3}
+    first_end_s = min(record.sent_s + (record.end_s or 0.0) for record in warm)
+    assert all(record.sent_s < first_end_s for record in warm)
 
 
 def test_flush_that_is_busy_twice(tmp_path: Path) -> None:
@@ -303,6 +303,8 @@ def test_stop_ends_the_trial_with_its_reason(tmp_path: Path, reason: str) -> Non
     records = kept.role("measure")
     assert [record.error for record in records] == ["stopped"] * 2
     assert all(record.chunks > 5 and record.output_tokens for record in records)
+    scrapes = [path.name for path in (tmp_path / wire.SCRAPES_DIR).iterdir()]
+    assert scrapes == ["a.0.before.metrics"]
 
 
 def test_server_that_dies_in_a_window(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ def options(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     add("--rate", type=float, default=500.0, help="tokens per second of each stream")
     add("--chunk-tokens", type=int, default=1, help="tokens in each streamed chunk")
     add("--draft-tokens", type=int, default=0, help="tokens drafted per chunk; 0: no speculation")
+    add("--vary", action="store_true", help="answers and chunks differ in length by prompt")
     add("--first-delay", type=float, default=0.0, help="seconds before the first token")
     add("--first-request-delay", type=float, default=0.0, help="extra, first request only")
     add("--short", type=int, help="stop after this many tokens, whatever was asked")
@@ -161,6 +162,10 @@ class Ask:
         self.prompt_tokens = max(1, len(self.prompt.split()))
         self.k: int = fault.chunk_tokens
         self.draft: int = fault.draft_tokens
+        if fault.vary:
+            number = zlib.crc32(self.prompt.encode())
+            self.k = 1 + number % (self.draft + 1)
+            self.count -= number // 7 % (1 + self.count // 8)
 
     @property
     def cycles(self) -> int:
@@ -256,19 +261,20 @@ class Server:
         with contextlib.suppress(OSError, ValueError), sock:
             while not connection.close and (request := connection.read()):
                 method, path, body = request
-                self.note(method, path, body)
+                self.note(connection, method, path, body)
                 if path in GENERATION:
                     self.generate(connection, path, json.loads(body))
                 else:
                     self.plain(connection, path)
 
-    def note(self, method: str, path: str, body: bytes) -> None:
+    def note(self, connection: Connection, method: str, path: str, body: bytes) -> None:
         """Append the request to the request log."""
         if self.fault.request_log:
             line = {
                 "t_s": time.monotonic(),
                 "method": method,
                 "path": path,
+                "peer": connection.sock.getpeername()[1],
                 "running": self.running,
                 "body": json.loads(body) if body else None,
             }
