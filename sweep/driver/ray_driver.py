@@ -121,6 +121,7 @@ class RayLanes:
         self._clock = clock
         self._cancelled = False
         self._waiting: deque[tuple[str, LanesEvent]] = deque()
+        self._starter = ThreadPoolExecutor(1, thread_name_prefix="ray")
         self._temporary = tempfile.mkdtemp(prefix="sweep-ray-")
         os.environ.update(_ENVIRONMENT)
         for name in _REMOVED:
@@ -137,20 +138,23 @@ class RayLanes:
             raise
 
     def _init(self) -> None:
-        """Start Ray, in a thread: on the main one it would take the handler of SIGTERM away."""
+        """Start Ray, in a thread: on the main one it would take the handler of SIGTERM away.
+
+        The thread lives until `close`: Ray's processes are killed when the thread that started
+        them ends.
+        """
         logging.getLogger("ray._private.worker").setLevel(logging.ERROR)  # it warns of just that
-        with ThreadPoolExecutor(1) as thread:
-            thread.submit(
-                self._ray.init,
-                address="local",
-                num_cpus=1,
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                object_store_memory=_OBJECT_STORE_BYTES,
-                _temp_dir=self._temporary,
-                _system_config=_HEALTH,
-            ).result()
+        self._starter.submit(
+            self._ray.init,
+            address="local",
+            num_cpus=1,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            object_store_memory=_OBJECT_STORE_BYTES,
+            _temp_dir=self._temporary,
+            _system_config=_HEALTH,
+        ).result()
 
     def _new_lane(self, name: str) -> _ActorLane:
         factory = self._factories[name]
@@ -194,6 +198,7 @@ class RayLanes:
     def close(self) -> None:
         """End Ray and delete its files. Launches on nodes go on."""
         self._ray.shutdown()
+        self._starter.shutdown()
         shutil.rmtree(self._temporary, ignore_errors=True)
 
     # -- events ------------------------------------------------------------------------------
