@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
-import select
-import socket
 import threading
 import time
 from dataclasses import dataclass
@@ -92,7 +90,12 @@ class _Failed(Exception):
 
 
 class Channel:
-    """Sends requests one after another over one connection, which it opens when needed."""
+    """Sends requests one after another, each over a connection of its own.
+
+    A server may close an idle connection at the very moment at which the next request is sent
+    on it (llama.cpp's does), and the request would fail for no fault of the configuration. The
+    connection is made before the clock of the request starts.
+    """
 
     def __init__(self, port: int, guard: Guard) -> None:
         self._connection = http.client.HTTPConnection(HOST, port, timeout=CONNECT_S)
@@ -102,10 +105,6 @@ class Channel:
 
     def open(self) -> None:
         """Connect, unless the connection stands. Raises OSError."""
-        sock = self._connection.sock
-        if sock is not None and _readable(sock):
-            # Idle and readable: the server has closed it, or speaks out of turn.
-            self._connection.close()
         if self._connection.sock is None:
             self._connection.connect()  # sets TCP_NODELAY
             self._connection.sock.settimeout(None)  # type: ignore[attr-defined] # connected now
@@ -122,6 +121,7 @@ class Channel:
         watched: Optional[Watched] = None
         try:
             self.open()
+            exchange.sent_s = time.monotonic()
             with self._guard.watch(self._connection.sock, exchange.sent_s + timeout_s) as watched:
                 exchange.run(self._connection, body)
         except _Failed as failure:
@@ -129,8 +129,7 @@ class Channel:
         except (OSError, http.client.HTTPException) as trouble:
             error = error_class(trouble)
         cut = watched.cut if watched is not None else None
-        if error or cut:
-            self.close()
+        self.close()
         return exchange.sent(cut or error)
 
 
@@ -233,12 +232,6 @@ class _Exchange:
             raise _Failed("error in answer")
         if self._reading.take(value, self._since(now_s)):
             self._channel.output_s = now_s
-
-
-def _readable(sock: socket.socket) -> bool:
-    poll = select.poll()
-    poll.register(sock, select.POLLIN)
-    return bool(poll.poll(0))
 
 
 def send(

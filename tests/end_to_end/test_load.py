@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import select
 import threading
 import time
 from pathlib import Path
@@ -22,7 +21,6 @@ from fakes.running import (
 )
 
 from sweep.agent import http, load, wire
-from sweep.agent.guard import guarding
 from sweep.agent.loop import Pass, closed_loop
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
@@ -231,26 +229,13 @@ def test_answer_ends_with_done_even_when_the_body_does_not() -> None:
     assert sent.end_s < 0.3
 
 
-def test_connection_is_kept(tmp_path: Path) -> None:
-    """A stream sends all its requests over one connection."""
+def test_each_request_has_its_own_connection(tmp_path: Path) -> None:
+    """No request is sent on a connection that its server may be closing at that moment."""
     with running("--request-log", tmp_path / "log") as fake:
         done = pass_over(fake.port, [generate(f"p{n}", 2) for n in range(5)])
     assert [sent.error for sent in done.sents] == [None] * 5
     sent_on = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
-    assert len({line["peer"] for line in sent_on if line["path"] == "/generate"}) == 1
-
-
-def test_connection_that_the_server_closed_is_opened_again() -> None:
-    """A connection that was closed while idle is not used for the next request."""
-    body = b'data: {"text":"a"}\n\ndata: [DONE]\n\n'
-    length = b"Content-Length: %d\r\n" % len(body)
-    head = HEAD.replace(b"\r\n\r\n", b"\r\n" + length + b"\r\n")
-    with saying(head, body) as port, guarding(threading.Event()) as guard:
-        channel = load.Channel(port, guard)
-        for number in range(3):
-            assert channel.send(generate(f"p{number}"), GENERATE, 5.0).error is None
-            assert select.select([channel._connection.sock], [], [], 5.0)[0], "not closed"
-        channel.close()
+    assert len({line["peer"] for line in sent_on if line["path"] == "/generate"}) == 5
 
 
 def test_requests_are_sent_in_order_by_as_many_streams_as_asked() -> None:
