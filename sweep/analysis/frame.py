@@ -24,6 +24,7 @@ from sweep.model.canonical import identity
 from sweep.model.experiment import Experiment, Workload
 from sweep.model.plan import Configuration, Role, SkippedConfiguration
 from sweep.model.record import AttemptRecord, SweepRecord, TrialRecord
+from sweep.model.redaction import redact_text, secrets_in
 from sweep.model.states import Failure, TrialState
 
 Gaps: TypeAlias = Mapping[tuple[str, int], Mapping[int, Sequence[float]]]
@@ -91,7 +92,7 @@ def _trial_row(source: _Source, launch_failure: Failure | None, gaps: Gaps) -> _
         "arm": trial.launch.arm,
         "state": trial.state.value,
         "failure_class": failure and failure.failure_class,
-        "reason": failure and failure.message,
+        "reason": failure and _without_secrets(failure.message, trial),
         "concurrency": trial.trial.concurrency,
         **_configuration(trial.trial.configuration, source.experiment),
         **_workload(trial.trial.workload),
@@ -115,6 +116,11 @@ def _trial_row(source: _Source, launch_failure: Failure | None, gaps: Gaps) -> _
     if source.experiment.engine.kind == "simulator":
         flags.append("simulated")
     return row | {"flags": " ".join(flags)}
+
+
+def _without_secrets(message: str, trial: TrialRecord) -> str:
+    server = trial.launch.server
+    return redact_text(message, secrets_in(server.argv, server.env))
 
 
 def _skipped_rows(skipped: SkippedConfiguration, experiment: Experiment) -> list[_Row]:

@@ -190,6 +190,9 @@ def _sentence(
             text += f"; the best with speculation is {standing.label}"
             text += f" with {_measured(standing, metric)}"
         return f"{text}."
+    ok = rows[rows["state"] == TrialState.OK.value]
+    if len(ok.drop_duplicates(["arm", "configuration_id"])) == 1:
+        return f"{place}: only {leading.label} ended ok, with {measured}."
     return f"{place}: {leading.label} leads with {measured}."
 
 

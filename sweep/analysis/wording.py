@@ -16,14 +16,14 @@ def known(value: Any) -> bool:
 
 
 def number(value: float) -> str:
-    """A measured value with three significant digits, four from 1,000 on; never exponents."""
+    """A measured value with three significant digits, all of them from 1,000 on."""
     size = abs(value)
     if size >= 1000:  # noqa: PLR2004  the digits that the docstring names
         return f"{value:,.0f}"
-    for limit, digits in ((100, 0), (10, 1), (1, 2)):
+    for limit, digits in ((100, 0), (10, 1), (1, 2), (0.1, 3), (0.01, 4)):
         if size >= limit:
             return f"{value:.{digits}f}"
-    return f"{value:.3g}" if size >= 1e-4 or size == 0 else f"{value:.1e}"  # noqa: PLR2004
+    return f"{value:.3g}"
 
 
 def ratio(value: float) -> str:
@@ -40,11 +40,18 @@ def bounds(lo: Any, hi: Any) -> str:
 
 
 def listed(names: Sequence[str], limit: int = LONGEST_LIST) -> str:
-    """Names in a sentence: "a, b and c"; beyond `limit`, the count of the rest."""
-    shown = list(dict.fromkeys(names))
-    if len(shown) > limit:
-        return f"{', '.join(shown[:limit])} and {len(shown) - limit} more"
-    return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)
+    """Names in a sentence: "a, b and c"; beyond `limit`, the count of the rest.
+
+    Semicolons stand between names that hold commas themselves.
+    """
+    unique = list(dict.fromkeys(names))
+    if len(unique) > limit:
+        unique = [*unique[:limit], f"{len(unique) - limit} more"]
+    between = "; " if any("," in name for name in unique) else ", "
+    last = " and " if between == ", " else "; and "
+    return (
+        last.join([between.join(unique[:-1]), unique[-1]]) if len(unique) > 1 else "".join(unique)
+    )
 
 
 def counted(count: int, noun: str) -> str:

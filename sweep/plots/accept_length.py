@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 from sweep.analysis.verdict import Verdict
 from sweep.model.states import TrialState
 from sweep.plots.facets import LINE_DODGE, Panel, draw_panels, facets, left_out
-from sweep.plots.style import MUTED, SURFACE, plain, say, values
+from sweep.plots.style import MUTED, SURFACE, say, values
 
 NOTE = (
     "Solid: accept length, bonus token included. Dashed, hollow: break-even at the cycle time "
@@ -48,7 +48,7 @@ def _draw(panel: Panel) -> bool:
         drawn = True
         x = rows["num_steps"].astype(float) + panel.shift(name, LINE_DODGE)
         axes.plot(
-            x, values(rows["accept_length"]), label=plain(name), color=look.colour,
+            x, values(rows["accept_length"]), label=name, color=look.colour,
             marker=look.marker, markersize=5, linewidth=1.6,
         )  # fmt: skip
         axes.plot(

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,7 +18,7 @@ from sweep.analysis.glossary import ARGUMENT_PREFIX
 from sweep.analysis.verdict import PlaceVerdict, Verdict
 from sweep.analysis.wording import counted, known, ratio
 from sweep.model.states import TrialState
-from sweep.plots.style import ALERT, SMALL_SIZE, Look, add_legend, dress, looks, new_figure, plain
+from sweep.plots.style import ALERT, SMALL_SIZE, Look, add_legend, dress, looks, new_figure
 
 PANEL_WIDTH_IN = 5.6
 PANEL_HEIGHT_IN = 3.6
@@ -75,11 +76,13 @@ class Panel:
         """
         rows = self.facet.speculating.sort_values("num_steps", kind="stable")
         rows = rows.assign(**{column: rows[column].where(rows["state"] == TrialState.OK.value)})
-        names = line_names(rows)
-        lines = [
-            (name, look, rows[[own == name for own in names]]) for name, look in self.looks.items()
+        groups = rows.groupby(np.array(line_names(rows), dtype=object), sort=False)
+        lines = {str(name): own for name, own in groups}
+        return [
+            (name, look, lines[name])
+            for name, look in self.looks.items()
+            if name in lines and lines[name][column].notna().any()
         ]
-        return [line for line in lines if line[2][column].notna().any()]
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class Sheet:
         for panel in self.panels:
             for name in line_names(panel.facet.lost):
                 cross = Line2D([], [], color=panel.looks[name].colour, marker="x", linestyle="none")
-                entries.setdefault(plain(name), cross)
+                entries.setdefault(name, cross)
         add_legend(self.legend, entries | dict(extra), LEGEND_COLUMNS * min(len(self.panels), 2))
         return self.figure
 

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from numpy.typing import NDArray
 
 INK = "#1f2329"
@@ -29,13 +30,15 @@ DPI = 150
 TITLE_SIZE = 12.5
 TEXT_SIZE = 9.5
 SMALL_SIZE = 8.5
-LONGEST_TITLE = 68
-"""Characters that fit above a panel."""
+LONGEST_TITLE = 66
+"""Characters in a line above a panel."""
+LONGEST_NAME = 36
+"""Characters of a line's name in a legend."""
 _CHARACTERS_PER_INCH = 10.5
 """Of the title's font, with room to spare."""
 
 # The Okabe-Ito colours without black and yellow, ordered so that neighbours differ in grey too.
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 
@@ -49,16 +52,17 @@ class Look:
 
 def looks(count: int) -> list[Look]:
     """Return `count` looks; colours and markers step at different periods."""
-    pairs: Iterator[tuple[str, str]] = zip(cycle(_COLOURS), cycle(_MARKERS), strict=False)
+    pairs: Iterator[tuple[str, str]] = zip(cycle(COLOURS), cycle(_MARKERS), strict=False)
     return [Look(colour, marker) for colour, marker in islice(pairs, count)]
 
 
 def new_figure(width_in: float, height_in: float, title: str, note: str = "") -> Figure:
     """Return an empty figure; `title` is its finding, `note` says how to read it."""
-    figure = Figure(figsize=(width_in, height_in), layout="constrained", facecolor=SURFACE)
+    layout = ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.07, hspace=0.03, wspace=0.04)
+    figure = Figure(figsize=(width_in, height_in), layout=layout, facecolor=SURFACE)
     per_line = int(width_in * _CHARACTERS_PER_INCH)
     figure.suptitle(
-        textwrap.fill(plain(title), per_line),
+        textwrap.fill(plain(title), per_line, max_lines=3, placeholder=" …"),
         x=0.012,
         ha="left",
         fontsize=TITLE_SIZE,
@@ -68,9 +72,6 @@ def new_figure(width_in: float, height_in: float, title: str, note: str = "") ->
     if note:
         wrapped = textwrap.fill(note, int(per_line * TITLE_SIZE / SMALL_SIZE))
         figure.supxlabel(wrapped, x=0.012, ha="left", fontsize=SMALL_SIZE, color=MUTED)
-    engine = figure.get_layout_engine()
-    if engine is not None:
-        engine.set(w_pad=0.09, h_pad=0.07, hspace=0.03, wspace=0.04)
     return figure
 
 
@@ -87,7 +88,8 @@ def dress(axes: Axes, title: str = "") -> None:
     axes.xaxis.label.set(color=INK, fontsize=TEXT_SIZE)
     axes.yaxis.label.set(color=INK, fontsize=TEXT_SIZE)
     if title:
-        axes.set_title(fitting(title, LONGEST_TITLE), loc="left", fontsize=TEXT_SIZE, color=INK)
+        lines = textwrap.wrap(plain(title), LONGEST_TITLE, max_lines=2, placeholder=" …")
+        axes.set_title("\n".join(lines), loc="left", fontsize=SMALL_SIZE + 0.5, color=INK)
 
 
 def say(axes: Axes, text: str) -> None:
@@ -123,21 +125,26 @@ def add_legend(axes: Axes, entries: Mapping[str, Any], columns: int) -> None:
     axes.set_axis_off()
     if entries:
         axes.legend(
-            list(entries.values()), list(entries), loc="upper left", ncols=columns, frameon=False,
-            fontsize=SMALL_SIZE, labelcolor=INK, borderaxespad=0.0, borderpad=0.0,
+            list(entries.values()), [fitting(label, LONGEST_NAME) for label in entries],
+            loc="upper left", ncols=columns, frameon=False, fontsize=SMALL_SIZE,
+            labelcolor=INK, borderaxespad=0.0, borderpad=0.0,
         )  # fmt: skip
 
 
-def to_png(figure: Figure) -> bytes:
-    """Render a figure as PNG."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=DPI, facecolor=SURFACE)
-    return buffer.getvalue()
+@dataclass(frozen=True)
+class Rendered:
+    """A figure as files."""
+
+    svg: str
+    png: bytes
 
 
-def to_svg(figure: Figure, name: str) -> str:
-    """Render a figure as SVG, the same bytes for the same data; `name` keeps its ids apart."""
-    buffer = io.StringIO()
+def render(figure: Figure, name: str) -> Rendered:
+    """Render a figure, the same bytes for the same data; `name` keeps its SVG's ids apart."""
+    svg, png = io.StringIO(), io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": name, "svg.id": name}):
-        figure.savefig(buffer, format="svg", facecolor=SURFACE, metadata={"Date": None})
-    return buffer.getvalue()
+        figure.savefig(svg, format="svg", facecolor=SURFACE, metadata={"Date": None})
+    # The layout is done: the costly half of drawing need not run again.
+    figure.set_layout_engine("none")
+    figure.savefig(png, format="png", dpi=DPI, facecolor=SURFACE)
+    return Rendered(svg.getvalue(), png.getvalue())

@@ -20,7 +20,7 @@ from sweep.plots.facets import (
     left_out,
     line_names,
 )
-from sweep.plots.style import BAND, INK, SMALL_SIZE, SURFACE, dress, plain, say, values
+from sweep.plots.style import BAND, INK, SMALL_SIZE, SURFACE, dress, say, values
 
 NOTE = (
     "Bars: 95 % intervals, resampled by prompt and by window. Band: the baseline without "
@@ -69,7 +69,7 @@ def _draw(panel: Panel, *, alone: bool) -> None:
         below = (y - rows["output_tok_s_lo"]).fillna(0.0).astype(float)
         above = (rows["output_tok_s_hi"] - y).fillna(0.0).astype(float)
         axes.errorbar(
-            x, values(y), yerr=[below, above], label=plain(name), color=look.colour,
+            x, values(y), yerr=[below, above], label=name, color=look.colour,
             marker=look.marker, markersize=5, linewidth=1.6, elinewidth=1, capsize=2.5,
         )  # fmt: skip
         drawn = True
@@ -88,7 +88,7 @@ def _draw_baselines(panel: Panel) -> bool:
     for variant, same in ok.groupby("variant", sort=False):
         plural = variant != "default"
         colour = colours.get(str(variant), BAND) if plural else BAND
-        label = plain(f"baseline, {variant}" if plural else "baseline")
+        label = f"baseline, {variant}" if plural else "baseline"
         lo, hi = same["output_tok_s_lo"].min(), same["output_tok_s_hi"].max()
         # One band: those of several arms would lie on each other.
         if known(lo) and known(hi) and not plural:

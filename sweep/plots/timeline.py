@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
+from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
+from matplotlib.patches import Patch, Rectangle
 
 from sweep.analysis.timeline import STAGES, AttemptLine
 from sweep.model.states import LaunchState
@@ -36,6 +37,8 @@ MAX_HEIGHT_IN = 18.0
 ROW_IN = 0.27
 DENSE_ROW_IN = 0.17
 MANY_ROWS = 40
+BAR = 0.66
+"""Height of a bar, of a row."""
 _LONGEST_LABEL = 44
 _ROOM_FOR_CLASS = 1.16
 _BROKEN = (LaunchState.FAILED, LaunchState.INTERRUPTED)
@@ -59,8 +62,8 @@ def timeline(lines: Sequence[AttemptLine]) -> Figure:
         return figure
     end_s = max(line.spans[-1].end_s for line in lines if line.spans)
     unit, seconds = _unit(end_s)
-    for row, line in enumerate(lines):
-        _draw_line(axes, row, line, seconds)
+    _draw_stages(axes, lines, seconds)
+    _name_failures(axes, lines, seconds)
     _label_rows(axes, lines)
     room = _ROOM_FOR_CLASS if any(line.state in _BROKEN for line in lines) else 1.01
     axes.set_xlim(0, end_s / seconds * room)
@@ -73,14 +76,25 @@ def timeline(lines: Sequence[AttemptLine]) -> Figure:
     return figure
 
 
-def _draw_line(axes: Axes, row: int, line: AttemptLine, seconds: float) -> None:
-    for span in line.spans:
-        colour, hatch = STAGE_LOOKS[span.stage]
-        axes.barh(
-            row, (span.end_s - span.start_s) / seconds, left=span.start_s / seconds, height=0.66,
-            color=colour, hatch=hatch, edgecolor=SURFACE, linewidth=0,
-        )  # fmt: skip
-    if line.state in _BROKEN:
+def _draw_stages(axes: Axes, lines: Sequence[AttemptLine], seconds: float) -> None:
+    for stage, (colour, hatch) in STAGE_LOOKS.items():
+        bars = [
+            Rectangle(
+                (span.start_s / seconds, row - BAR / 2), (span.end_s - span.start_s) / seconds, BAR
+            )
+            for row, line in enumerate(lines)
+            for span in line.spans
+            if span.stage == stage
+        ]
+        axes.add_collection(
+            PatchCollection(bars, facecolor=colour, hatch=hatch, edgecolor=SURFACE, linewidth=0)
+        )
+
+
+def _name_failures(axes: Axes, lines: Sequence[AttemptLine], seconds: float) -> None:
+    for row, line in enumerate(lines):
+        if line.state not in _BROKEN:
+            continue
         end = line.spans[-1].end_s / seconds if line.spans else 0.0
         why = line.failure.failure_class if line.failure else line.state.value
         axes.annotate(

@@ -142,7 +142,7 @@ def test_workloads_concurrencies_and_nodes_have_their_own_baselines() -> None:
     builder.launch(BASELINE, TrialPlan(code), node="node-b")
     builder.launch(BASELINE, TrialPlan(chat), TrialPlan(code, concurrency=2))
     builder.launch(steps(1), TrialPlan(code))
-    row = row_of(frame_of(builder), "1 steps")
+    row = row_of(frame_of(builder), "1 step")
     for column in ("speedup", "speedup_lo", "speedup_vs_default", "same_as_baseline_share"):
         assert pd.isna(row[column]), column
     assert row["vs_best"] == 1.0
@@ -227,7 +227,7 @@ def test_other_flags() -> None:
             changes={"cached_tokens": 15, "meta": {"cycles": 2, "accepted": 1, "estimated": True}},
         ),
     )
-    row = row_of(frame_of(builder), "1 steps")
+    row = row_of(frame_of(builder), "1 step")
     wanted = {"one_prompt", "cached_prompt", "cycles_estimated", "output_differs", "simulated"}
     assert set(row["flags"].split()) == wanted
     assert row["same_as_baseline_share"] == 0.0
@@ -280,7 +280,7 @@ def test_a_failed_trial_keeps_its_counts_and_has_no_rate() -> None:
     failure = Failure("speculation_inactive", "no draft token in 15 requests")
     builder.launch(BASELINE, TrialPlan(code))
     builder.launch(steps(1), TrialPlan(code, state=TrialState.FAILED, failure=failure))
-    row = row_of(frame_of(builder), "1 steps")
+    row = row_of(frame_of(builder), "1 step")
     assert row["output_tokens"] == 1515
     for column in ("output_tok_s", "speedup", "vs_best"):
         assert pd.isna(row[column]), column

@@ -124,7 +124,7 @@ def test_a_missing_baseline_is_said() -> None:
     builder = RecordBuilder(experiment(code))
     builder.launch(steps(2), TrialPlan(code))
     found = judge(builder)
-    assert "2 steps leads with 91.8 tok/s." in found.summary
+    assert "only 2 steps ended ok, with 91.8 tok/s." in found.summary
     assert any(text.startswith("No baseline ended ok for code") for text in found.warnings)
 
 
@@ -137,7 +137,7 @@ def test_an_empty_plan_and_one_that_was_only_skipped() -> None:
     assert found.places == ()
     assert "none of which belongs to a node" in found.summary
     assert found.warnings == (
-        "Skipped without a launch: 1 steps, topk 2, 8 tokens. the pool is too small",
+        "Skipped without a launch: 1 step, topk 2, 8 tokens. the pool is too small",
     )
 
 

@@ -11,7 +11,7 @@ from sweep.analysis.wording import bounds, counted, listed, number
 @pytest.mark.parametrize(
     ("value", "text"),
     [(12345.6, "12,346"), (123.4, "123"), (94.04, "94.0"), (1.234, "1.23"), (0.0123456, "0.0123"),
-     (0.0, "0"), (-94.04, "-94.0"), (0.00001, "1.0e-05")],
+     (0.0, "0"), (-94.04, "-94.0"), (0.00001, "1e-05"), (0.95, "0.950")],
 )  # fmt: skip
 def test_numbers_have_three_digits(value: float, text: str) -> None:
     """Three significant digits, more only for large numbers."""

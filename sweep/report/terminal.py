@@ -1,0 +1,98 @@
+"""The table and the verdict on a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from sweep.analysis.verdict import Verdict
+from sweep.analysis.wording import bounds, known, number, ratio
+from sweep.model.states import TrialState
+from sweep.report.text import visible
+
+_STATE_STYLES = {
+    TrialState.OK.value: "green",
+    TrialState.PARTIAL.value: "yellow",
+    TrialState.FAILED.value: "red",
+    TrialState.INTERRUPTED.value: "yellow",
+}
+
+
+def summary_table(frame: pd.DataFrame, verdict: Verdict) -> Table:
+    """Return the table's main columns; leading configurations are marked with a star."""
+    leading = {place.leading.trial_id for place in verdict.places if place.leading}
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    nodes = len(frame["node"].dropna().drop_duplicates()) > 1
+    for name in ["node"] if nodes else []:
+        table.add_column(name)
+    table.add_column("workload")
+    table.add_column("conc", justify="right")
+    table.add_column("configuration")
+    for name in ("tok/s", "95 %", "speed-up", "accept len", "TTFT ms", "load s"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("state")
+    for row in frame.to_dict("records"):
+        cells = [
+            _text(row["workload"]),
+            Text(str(row["concurrency"])),
+            _text(row["configuration"], "bold" if row["trial_id"] in leading else ""),
+            *(Text(cell) for cell in _figures(row)),
+            _state(row),
+        ]
+        if row["trial_id"] in leading:
+            cells[-1] = Text.assemble(cells[-1], " ", ("★", "bold"))
+        table.add_row(*([_text(row["node"])] if nodes else []), *cells)
+    return table
+
+
+def verdict_panel(verdict: Verdict, *, warnings: bool = True) -> RenderableType:
+    """Return the verdict in a frame, with what to beware of below."""
+    parts: list[RenderableType] = [_text(verdict.summary, "bold")]
+    parts += [_text(f"· {place.sentence}") for place in verdict.places if not place.is_objective]
+    box = Panel(Group(*parts), title="Verdict", title_align="left", padding=(0, 1))
+    if not warnings or not verdict.warnings:
+        return box
+    return Group(box, *(_text(f"! {text}", "yellow") for text in verdict.warnings))
+
+
+def show_result(frame: pd.DataFrame, verdict: Verdict, directory: Path) -> None:
+    """Print the table, the verdict and where the report is."""
+    console = Console()
+    console.print(summary_table(frame, verdict))
+    console.print(verdict_panel(verdict))
+    console.print(Text(f"report: {directory / 'report.html'}"), soft_wrap=True)
+
+
+def _figures(row: Any) -> list[str]:
+    def cell(name: str, factor: float = 1.0) -> str:
+        return number(float(row[name]) * factor) if known(row[name]) else "–"
+
+    speedup = "–"
+    if known(row["speedup"]):
+        interval = bounds(row["speedup_lo"], row["speedup_hi"])
+        speedup = ratio(float(row["speedup"])) + interval
+    return [
+        cell("output_tok_s"),
+        bounds(row["output_tok_s_lo"], row["output_tok_s_hi"]).strip() or "–",
+        speedup,
+        cell("accept_length"),
+        cell("ttft_s_p50", 1000.0),
+        cell("load_s"),
+    ]
+
+
+def _state(row: Any) -> Text:
+    text = _text(row["state"], _STATE_STYLES.get(str(row["state"]), "dim"))
+    if known(row["failure_class"]):
+        text.append(f" {visible(str(row['failure_class']))}")
+    return text
+
+
+def _text(value: Any, style: str = "") -> Text:
+    return Text(visible(str(value)) if known(value) else "–", style=style)

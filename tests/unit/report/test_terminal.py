@@ -1,0 +1,67 @@
+"""Tests of what a terminal shows."""
+
+from __future__ import annotations
+
+from fakes.records import BASELINE, RecordBuilder, TrialPlan, count, experiment, steps, workload
+from rich.console import Console, RenderableType
+
+from sweep.analysis.frame import make_frame
+from sweep.analysis.verdict import verdict
+from sweep.model.plan import Role
+from sweep.model.states import Failure
+from sweep.report.terminal import summary_table, verdict_panel
+
+
+def shown(*items: RenderableType) -> str:
+    """What a terminal of 160 columns shows, without colours."""
+    console = Console(width=160, no_color=True, force_terminal=False)
+    with console.capture() as capture:
+        console.print(*items)
+    return capture.get()
+
+
+def builder() -> RecordBuilder:
+    """A baseline, a lead, and a failure with an attack for a name."""
+    code = workload()
+    found = RecordBuilder(experiment(code))
+    found.launch(BASELINE, TrialPlan(code), role=Role.BASELINE_FIRST)
+    found.launch(
+        steps(2), TrialPlan(code, time_s=lambda w, _: 0.5 + 0.001 * w, cycles=40, accepted=60)
+    )
+    name = "\x1b[2J[bold]x[/nope]"
+    found.failed_launch(steps(3, variant=name), code, failure=Failure("oom", "out of memory"))
+    return found
+
+
+def test_table_marks_the_lead_and_keeps_failures() -> None:
+    """Figures with intervals, a star for the lead, dashes for what is missing."""
+    frame = make_frame(builder().record(), count)
+    lines = shown(summary_table(frame, verdict(frame, experiment()))).splitlines()
+    lead = next(line for line in lines if "2 steps" in line)
+    assert "168" in lead
+    assert "1.83× [1.82, 1.84]" in lead
+    assert "2.50" in lead
+    assert "ok ★" in lead
+    failed = next(line for line in lines if "3 steps" in line)
+    assert failed.split()[-2:] == ["failed", "oom"]
+    assert "–" in failed
+    assert "0.00" not in failed
+
+
+def test_foreign_text_is_neither_markup_nor_escapes() -> None:
+    """Square brackets are text, and terminal escapes are gone."""
+    frame = make_frame(builder().record(), count)
+    judged = verdict(frame, experiment())
+    text = shown(summary_table(frame, judged), verdict_panel(judged))
+    assert "[bold]x[/nope]" in text
+    assert "\x1b" not in text
+
+
+def test_verdict_comes_with_warnings_or_without() -> None:
+    """The summary in a frame, and below it what to beware of."""
+    frame = make_frame(builder().record(), count)
+    judged = verdict(frame, experiment())
+    with_warnings = shown(verdict_panel(judged))
+    assert "2 steps leads with 168 tok/s" in " ".join(with_warnings.split())
+    assert "! 1 trial failed with oom" in with_warnings
+    assert "!" not in shown(verdict_panel(judged, warnings=False))
