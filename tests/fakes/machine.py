@@ -24,7 +24,7 @@ from fakes.inline_sweep import Inline, run_inline
 from fakes.launching import wait_for
 from sweep.agent import claim, procs, wire
 from sweep.agent.ours import shm_held_by
-from sweep.store.directory import SweepLock
+from sweep.store.directory import SweepLock, find_sweeps
 from sweep.store.sweep_db import AttemptRow, RunRow, SweepDb
 
 LLAMA_SERVER = str(Path(__file__).with_name("llama_server.py"))
@@ -153,11 +153,19 @@ class Machine:
 
     # -- what was recorded --------------------------------------------------------------------
 
+    def sweeps(self) -> list[Path]:
+        """The directories of all sweeps that have begun, oldest first."""
+        found = [sweep for sweep in find_sweeps(self.results) if sweep.problem is None]
+        return [sweep.directory for sweep in found]
+
     @property
     def directory(self) -> Path:
         """The latest sweep's directory."""
-        found = [path.parent for path in self.results.glob("*/sweep.db")]
-        return max(found, key=lambda path: path.stat().st_ctime_ns)
+        return self.sweeps()[-1]
+
+    def wait_for_sweep(self, number: int = 1, timeout_s: float = 60.0) -> None:
+        """Wait until so many sweeps have begun and the latest has an attempt."""
+        wait_for(lambda: len(self.sweeps()) == number and self.attempts(), timeout_s)
 
     @contextlib.contextmanager
     def database(self, directory: Path | None = None) -> Iterator[SweepDb]:
@@ -170,7 +178,7 @@ class Machine:
 
     def attempts(self, steps: int | None = None) -> list[AttemptRow]:
         """All attempts, or those of the launch with this draft length."""
-        if not list(self.results.glob("*/sweep.db")):
+        if not self.sweeps():
             return []
         with self.database() as database:
             rows = database.attempts()
@@ -253,7 +261,7 @@ class Machine:
     def server(self, steps: int) -> procs.Identity:
         """The server of the latest attempt of a launch, by its own note."""
         nonce = self.attempts(steps)[-1].nonce
-        start = next(start for start in self.starts() if start["nonce"] == nonce)
+        [start] = wait_for(lambda: [start for start in self.starts() if start["nonce"] == nonce])
         return start["pid"], start["start_ticks"]
 
     def agent(self, steps: int) -> procs.Identity:
@@ -282,8 +290,8 @@ class Machine:
             wait_for(lambda: not self.processes(), 15)
         assert [f"{process.pid} {process.name}" for process in self.processes()] == []
         assert claim.list_held(str(self.claims)) == []
-        for path in self.results.glob("*/sweep.db"):
-            SweepLock.take(path.parent).release()
+        for path in self.sweeps():
+            SweepLock.take(path).release()
         assert [port for port in self._ports() if procs.listening_sockets(port)] == []
         new_shm = set(os.listdir("/dev/shm")) - self._shm_before
         assert new_shm - shm_held_by(list(procs.snapshot())) == set()
@@ -292,8 +300,8 @@ class Machine:
     def _ports(self) -> set[int]:
         """Ports of every server that any sweep recorded."""
         ports = set()
-        for path in self.results.glob("*/sweep.db"):
-            with self.database(path.parent) as database:
+        for path in self.sweeps():
+            with self.database(path) as database:
                 for row in database.attempts():
                     for line in database.lines(row.launch_id, row.attempt, wire.EVENTS_FILE):
                         event = json.loads(line)
