@@ -36,7 +36,7 @@ class Launch:
         self._ident = ident
         self._journal = Journal(directory)
         self._stop = trials.StopSignal()
-        self._stalled = False
+        self._stalled: Optional[Ended] = None
         self._admission = Admission(doc, self._journal, self._stop)
         self._gpus: List[gpus.Gpu] = []
         self._claim: Optional[claim.Claim] = None
@@ -84,8 +84,8 @@ class Launch:
         self._tell("server_exit", returncode=returncode, phase=self._journal.phase)
         self._stop.set("server_exit")
 
-    def _stall(self, _gpu_busy: Optional[bool]) -> None:
-        self._stalled = True
+    def _stall(self, gpu_busy: Optional[bool]) -> None:
+        self._stalled = Ended("stalled", "gpu_busy" if gpu_busy else None)
         self._stop.set("deadline")
 
     def _tell(self, kind: str, **fields: Any) -> None:
@@ -140,7 +140,7 @@ class Launch:
 
     def _check_stop(self) -> None:
         if self._stop.reason is not None:
-            raise Ended("stalled" if self._stalled else self._stop.reason)
+            raise self._stalled or Ended(self._stop.reason)
 
     def _take_claim(self) -> None:
         self._gpus = self._admission.choose()

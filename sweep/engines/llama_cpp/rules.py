@@ -22,27 +22,34 @@ def problems(experiment: Experiment) -> tuple[Problem, ...]:
     return (*found, *_slot_problems(experiment)) if not found else tuple(found)
 
 
-def _argument_names(experiment: Experiment) -> Iterator[tuple[str, str]]:
-    """Yield where an argument is set and its name as written."""
-    for name in experiment.engine.args:
-        yield "engine.args", name
+def _arguments(experiment: Experiment) -> Iterator[tuple[str, tuple[str, ...], str, Scalar]]:
+    """Yield every value of every argument: where, its path, its name as written, the value."""
+    for name, value in experiment.engine.args.items():
+        yield "engine.args", ("engine", "args", name), name, value
     for variant in experiment.axes.variants:
-        for name in variant.args:
-            yield f"variant {variant.name!r}", name
-    for name in experiment.axes.args:
-        yield "sweep", name
+        for name, value in variant.args.items():
+            path = ("sweep", "variants", variant.name, "args", name)
+            yield f"variant {variant.name!r}", path, name, value
+    for name, values in experiment.axes.args.items():
+        for value in values:
+            yield "sweep.args", ("sweep", "args", name), name, value
 
 
 def _argument_problems(experiment: Experiment) -> Iterator[Problem]:
     seen: dict[tuple[str, str], str] = {}
-    for where, name in _argument_names(experiment):
+    places = dict.fromkeys(place[:3] for place in _arguments(experiment))
+    for where, path, name in places:
         long = arguments.full_name(name)
         if long in arguments.RESERVED:
             yield Problem(
-                f"{where}: llama.cpp's --{long} cannot be set here", hint=arguments.RESERVED[long]
+                f"{where}: llama.cpp's --{long} cannot be set here",
+                hint=arguments.RESERVED[long],
+                path=path,
             )
         if (where, long) in seen:
-            yield Problem(f"{where}: {seen[where, long]} and {name} are the same flag --{long}")
+            yield Problem(
+                f"{where}: {seen[where, long]} and {name} are the same flag --{long}", path=path
+            )
         seen[where, long] = name
 
 
@@ -52,6 +59,7 @@ def _engine_problems(experiment: Experiment) -> Iterator[Problem]:
         yield Problem(
             "python has no meaning for llama.cpp, whose server is a program",
             hint="use engine.command",
+            path=("engine", "python"),
         )
     if engine.algorithm is not None:
         yield from _algorithm_problems(engine.algorithm)
@@ -60,18 +68,21 @@ def _engine_problems(experiment: Experiment) -> Iterator[Problem]:
             "sweep.num_steps is given, but nothing to draft with",
             hint="give engine.draft_model, or engine.algorithm: one of "
             + ", ".join(arguments.STEPS_FLAGS),
+            path=("sweep", "num_steps"),
         )
 
 
 def _algorithm_problems(algorithm: str) -> Iterator[Problem]:
     if algorithm in arguments.REFUSED_ALGORITHMS:
         yield Problem(
-            f"engine.algorithm {algorithm!r} is refused: {arguments.REFUSED_ALGORITHMS[algorithm]}"
+            f"engine.algorithm {algorithm!r} is refused: {arguments.REFUSED_ALGORITHMS[algorithm]}",
+            path=("engine", "algorithm"),
         )
     elif algorithm not in arguments.STEPS_FLAGS:
         yield Problem(
             f"engine.algorithm {algorithm!r} is none of llama.cpp's",
             hint=f"one of {', '.join(arguments.STEPS_FLAGS)}",
+            path=("engine", "algorithm"),
         )
 
 
@@ -79,36 +90,33 @@ def _any_draft_model(experiment: Experiment) -> bool:
     return any((experiment.engine.draft_model, *(v.draft_model for v in experiment.axes.variants)))
 
 
-def _values(experiment: Experiment, name: str) -> Iterator[tuple[str, Scalar]]:
-    """Yield every value that an argument is given anywhere, with where."""
-    layers = [("engine.args", experiment.engine.args)]
-    layers += [(f"variant {v.name!r}", v.args) for v in experiment.axes.variants]
-    for where, args in layers:
-        for written, value in args.items():
-            if arguments.full_name(written) == name:
-                yield where, value
-    for written, values in experiment.axes.args.items():
-        if arguments.full_name(written) == name:
-            yield from (("sweep", value) for value in values)
+def _values(experiment: Experiment, name: str) -> list[tuple[str, tuple[str, ...], Scalar]]:
+    """Return every value that an argument is given anywhere, with where and its path."""
+    return [
+        (where, path, value)
+        for where, path, written, value in _arguments(experiment)
+        if arguments.full_name(written) == name
+    ]
 
 
 def _slot_problems(experiment: Experiment) -> Iterator[Problem]:
     """Fewer slots than requests would measure a queue; a slot must hold a whole answer."""
     needed = arguments.largest_concurrency(experiment)
     slots = needed
-    for where, value in _values(experiment, "parallel"):
+    for where, path, value in _values(experiment, "parallel"):
         if not isinstance(value, int) or isinstance(value, bool) or value < needed:
             yield Problem(
                 f"{where}: parallel {value} is less than the largest concurrency, {needed}: "
                 "requests would wait for a slot and the queue would be measured",
                 hint="leave parallel out: sweep sets it alike for every launch",
+                path=path,
             )
         else:
             slots = max(slots, value)
-    if any(value is True for _, value in _values(experiment, "kv-unified")):
+    if any(value is True for _, _, value in _values(experiment, "kv-unified")):
         slots = 1
     longest = max(experiment.workloads, key=lambda workload: workload.max_tokens)
-    for where, value in _values(experiment, "ctx-size"):
+    for where, path, value in _values(experiment, "ctx-size"):
         # 0 means the model's own context length, which only the server knows.
         if isinstance(value, int) and 0 < value // slots <= longest.max_tokens:
             yield Problem(
@@ -116,6 +124,7 @@ def _slot_problems(experiment: Experiment) -> Iterator[Problem]:
                 f"each: too few for max_tokens {longest.max_tokens} of workload "
                 f"{longest.name!r} and its prompts",
                 hint="ctx-size is the sum over all slots: multiply it by the largest concurrency",
+                path=path,
             )
 
 

@@ -97,7 +97,7 @@ def test_busy_gpus_and_a_silent_server_are_a_stall(bench: Bench) -> None:
     launch.phase("load")
     bench.install_gpus(gpus(10, utilization=100))
     outcome = launch.outcome()
-    assert outcome.end == "stalled"
+    assert (outcome.end, outcome.detail) == ("stalled", "gpu_busy")
     assert launch.event("stall")["gpu_busy"] is True
 
 

@@ -227,7 +227,7 @@ def test_removed_flags_are_refused_by_name(name: str) -> None:
     [
         ("engine.args", {"engine": {"args": {"np": 1, "m": "/x"}}}),
         ("variant 'v'", {"variants": (DEFAULT, Variant("v", args={"model": "/x"}))}),
-        ("sweep", {"args": {"model": ("/x", "/y")}}),
+        ("sweep.args", {"args": {"model": ("/x", "/y")}}),
     ],
 )
 def test_reserved_flags_are_found_everywhere(where: str, fields: dict[str, Any]) -> None:
