@@ -1,1 +1,1 @@
-"""TODO."""
+"""From records to a table, intervals and a verdict: functions of values."""

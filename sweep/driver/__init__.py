@@ -1,1 +1,1 @@
-"""TODO."""
+"""Running a sweep: its process, its loop, its lanes."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Figures: one file each, from the table to a matplotlib Figure."""

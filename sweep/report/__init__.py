@@ -1,1 +1,1 @@
-"""TODO."""
+"""What people read: report.html, the table, the terminal."""
