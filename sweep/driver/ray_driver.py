@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import signal
 import tempfile
 import time
 import traceback
@@ -155,6 +156,10 @@ class RayLanes:
             _temp_dir=self._temporary,
             _system_config=_HEALTH,
         ).result()
+        # Its native code takes both signals all the same, and aborts 3 s after one by an alarm.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.getsignal(number))
+        signal.alarm(0)
 
     def _new_lane(self, name: str) -> _ActorLane:
         factory = self._factories[name]
