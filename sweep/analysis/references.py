@@ -52,6 +52,8 @@ class References:
     default_arm: str | None
     outputs: Mapping[Place, Mapping[tuple[str, str], Grid]]
     """Output grids by place, then by arm and configuration, the launches of each pooled."""
+    fastest_outputs: Mapping[Place, Grid]
+    """The output grid with the highest rate, by place."""
 
     def baseline(self, trial: TrialRecord) -> Baseline | None:
         """The baseline of the trial's own arm; None: there is none that ended ok."""
@@ -69,8 +71,7 @@ class References:
 
     def fastest(self, trial: TrialRecord) -> Grid | None:
         """The output grid with the highest rate at the trial's place; None: there is no rate."""
-        grids = self.outputs.get(place(trial), {}).values()
-        return max(grids, key=lambda grid: grid.rate or 0.0, default=None)
+        return self.fastest_outputs.get(place(trial))
 
 
 def place(trial: TrialRecord) -> Place:
@@ -96,12 +97,17 @@ def find_references(measured: Iterable[tuple[TrialRecord, Measurement | None]]) 
             baselines[trial.launch.arm, place(trial)].append((trial.launch.role, measurement))
         if measurement.output is not None:
             outputs[place(trial)].setdefault(_own(trial), []).append(measurement.output)
+    pooled = {
+        where: {key: pool(grids) for key, grids in items.items()}
+        for where, items in outputs.items()
+    }
     return References(
         baselines={key: Baseline(tuple(parts)) for key, parts in baselines.items()},
         default_arm=default_arm,
-        outputs={
-            where: {key: pool(grids) for key, grids in items.items()}
-            for where, items in outputs.items()
+        outputs=pooled,
+        fastest_outputs={
+            where: max(items.values(), key=lambda grid: grid.rate or 0.0)
+            for where, items in pooled.items()
         },
     )
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 CONFIDENCE = 0.95
 MIN_WINDOWS = 2
@@ -140,5 +140,5 @@ def _interval(estimate: float, sources: Sequence[_Source]) -> Interval:
         return Interval(estimate, estimate)
     parts = sum(source.variance**2 / source.freedom for source in sources if source.freedom)
     freedom = variance**2 / parts
-    reach = float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom)) * variance**0.5
+    reach = float(special.stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * variance**0.5
     return Interval(float(estimate * np.exp(-reach)), float(estimate * np.exp(reach)))

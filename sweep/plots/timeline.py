@@ -77,6 +77,8 @@ def timeline(lines: Sequence[AttemptLine]) -> Figure:
 
 
 def _draw_stages(axes: Axes, lines: Sequence[AttemptLine], seconds: float) -> None:
+    # In narrow rows a hatch is noise, and drawing thousands takes seconds.
+    is_hatched = len(lines) <= MANY_ROWS
     for stage, (colour, hatch) in STAGE_LOOKS.items():
         bars = [
             Rectangle(
@@ -87,7 +89,13 @@ def _draw_stages(axes: Axes, lines: Sequence[AttemptLine], seconds: float) -> No
             if span.stage == stage
         ]
         axes.add_collection(
-            PatchCollection(bars, facecolor=colour, hatch=hatch, edgecolor=SURFACE, linewidth=0)
+            PatchCollection(
+                bars,
+                facecolor=colour,
+                hatch=hatch if is_hatched else "",
+                edgecolor=SURFACE,
+                linewidth=0,
+            )
         )
 
 
