@@ -143,7 +143,9 @@ def prepare(loaded: Loaded, planned: Planned, results: Path, *, new: bool) -> Pr
         database = SweepDb.create(directory, directory.name, name, now)
     notes = "".join(f"# submitted with --set {override}\n" for override in loaded.overrides)
     _write_whole(directory / EXPERIMENT_FILE, loaded.text + notes)
-    change = database.set_plan(loaded.experiment, planned.plan)
+    change = database.set_plan(
+        loaded.experiment, planned.plan, engine_version=planned.facts.engine_version
+    )
     to_run = _launches_to_run(database)
     database.close()
     return Prepared(directory, lock, change, bool(earlier), to_run)

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from sweep.analysis.verdict import Verdict
 from sweep.analysis.wording import bounds, known, number, ratio
+from sweep.model.plan import Role
 from sweep.model.states import TrialState
 from sweep.report.text import visible
 
@@ -24,30 +25,36 @@ _STATE_STYLES = {
 }
 
 
-def summary_table(frame: pd.DataFrame, verdict: Verdict) -> Table:
-    """Return the table's main columns; leading configurations are marked with a star."""
+_FIGURES = ("tok/s", "95 %", "speed-up", "accept len", "TTFT ms")
+
+
+def summary(frame: pd.DataFrame, verdict: Verdict) -> Group:
+    """Return the table's main columns, one table for each place where rows are compared;
+    leading configurations are marked with a star."""
     leading = {place.leading.trial_id for place in verdict.places if place.leading}
-    table = Table(box=None, pad_edge=False, header_style="bold")
     nodes = len(frame["node"].dropna().drop_duplicates()) > 1
-    for name in ["node"] if nodes else []:
-        table.add_column(name)
-    table.add_column("workload")
-    table.add_column("conc", justify="right")
-    table.add_column("configuration")
-    for name in ("tok/s", "95 %", "speed-up", "accept len", "TTFT ms", "load s"):
+    places = ["node", "workload", "concurrency"] if nodes else ["workload", "concurrency"]
+    parts: list[RenderableType] = []
+    for keys, rows in frame.groupby(places, sort=False, dropna=False):
+        *names, concurrency = (visible(str(key)) for key in keys)
+        parts.append(Text(", ".join([*names, f"concurrency {concurrency}"]), style="bold"))
+        parts.append(_table(rows, leading))
+    return Group(*parts)
+
+
+def _table(rows: pd.DataFrame, leading: set[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("  configuration")
+    for name in _FIGURES:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("state")
-    for row in frame.to_dict("records"):
-        cells = [
-            _text(row["workload"]),
-            Text(str(row["concurrency"])),
-            _text(row["configuration"], "bold" if row["trial_id"] in leading else ""),
-            *(Text(cell) for cell in _figures(row)),
-            _state(row),
-        ]
-        if row["trial_id"] in leading:
-            cells[-1] = Text.assemble(cells[-1], " ", ("★", "bold"))
-        table.add_row(*([_text(row["node"])] if nodes else []), *cells)
+    for row in rows.to_dict("records"):
+        is_leading = row["trial_id"] in leading
+        name = _text(row["configuration"], "bold" if is_leading else "")
+        again = " (again)" if row["role"] == Role.BASELINE_LAST.value else ""
+        star = Text(" ★", style="bold") if is_leading else Text("")
+        figures = [Text(cell) for cell in _figures(row)]
+        table.add_row(Text.assemble("  ", name, again, star), *figures, _state(row))
     return table
 
 
@@ -64,7 +71,7 @@ def verdict_panel(verdict: Verdict, *, warnings: bool = True) -> RenderableType:
 def show_result(frame: pd.DataFrame, verdict: Verdict, directory: Path) -> None:
     """Print the table, the verdict and where the report is."""
     console = Console()
-    console.print(summary_table(frame, verdict))
+    console.print(summary(frame, verdict))
     console.print(verdict_panel(verdict))
     console.print(Text(f"report: {directory / 'report.html'}"), soft_wrap=True)
 
@@ -83,7 +90,6 @@ def _figures(row: Any) -> list[str]:
         speedup,
         cell("accept_length"),
         cell("ttft_s_p50", 1000.0),
-        cell("load_s"),
     ]
 
 

@@ -60,4 +60,5 @@ def _attempt(database: SweepDb, row: AttemptRow) -> AttemptRecord:
         requests=tuple(decode_request(line) for line in requests),
         outcome=None if row.outcome is None else decode_outcome(row.outcome),
         directory=row.fetched,
+        engine_version=database.meta("engine_version"),
     )

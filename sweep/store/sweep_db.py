@@ -92,8 +92,13 @@ class SweepDb(SweepReader):
 
     # -- the plan ----------------------------------------------------------------------------
 
-    def set_plan(self, experiment: Experiment, plan: Plan) -> PlanChange:
-        """Make `plan` the current one. Rows of trials it does not hold stay, outside it."""
+    def set_plan(
+        self, experiment: Experiment, plan: Plan, *, engine_version: str | None = None
+    ) -> PlanChange:
+        """Make `plan` the current one. Rows of trials it does not hold stay, outside it.
+
+        `engine_version` is part of every identity in the plan, so it holds for all its attempts.
+        """
         with self._connection.writing() as cursor:
             before = {
                 row["trial_id"]
@@ -107,6 +112,9 @@ class SweepDb(SweepReader):
             cursor.execute(
                 "INSERT OR REPLACE INTO meta VALUES ('excluded', ?)", (str(plan.excluded),)
             )
+            cursor.execute("DELETE FROM meta WHERE key = 'engine_version'")
+            if engine_version is not None:
+                cursor.execute("INSERT INTO meta VALUES ('engine_version', ?)", (engine_version,))
             cursor.execute("UPDATE launch SET in_plan = 0, position = NULL")
             cursor.execute("UPDATE trial SET in_plan = 0")
             cursor.execute("DELETE FROM skipped")

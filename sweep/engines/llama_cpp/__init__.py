@@ -87,6 +87,7 @@ class LlamaCpp:
             cycles=predicted - 1 - accepted,
             drafted_tokens=drafted,
             accepted_tokens=accepted,
+            cycles_estimated=True,
         )
 
     def classify_launch(self, outcome: Outcome) -> Failure | None:

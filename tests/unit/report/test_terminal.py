@@ -9,7 +9,7 @@ from sweep.analysis.frame import make_frame
 from sweep.analysis.verdict import verdict
 from sweep.model.plan import Role
 from sweep.model.states import Failure
-from sweep.report.terminal import summary_table, verdict_panel
+from sweep.report.terminal import summary, verdict_panel
 
 
 def shown(*items: RenderableType) -> str:
@@ -36,12 +36,13 @@ def builder() -> RecordBuilder:
 def test_table_marks_the_lead_and_keeps_failures() -> None:
     """Figures with intervals, a star for the lead, dashes for what is missing."""
     frame = make_frame(builder().record(), count)
-    lines = shown(summary_table(frame, verdict(frame, experiment()))).splitlines()
+    lines = shown(summary(frame, verdict(frame, experiment()))).splitlines()
     lead = next(line for line in lines if "2 steps" in line)
     assert "168" in lead
     assert "1.83× [1.82, 1.84]" in lead
     assert "2.50" in lead
-    assert "ok ★" in lead
+    assert "2 steps ★" in lead
+    assert lead.split()[-1] == "ok"
     failed = next(line for line in lines if "3 steps" in line)
     assert failed.split()[-2:] == ["failed", "oom"]
     assert "–" in failed
@@ -52,7 +53,7 @@ def test_foreign_text_is_neither_markup_nor_escapes() -> None:
     """Square brackets are text, and terminal escapes are gone."""
     frame = make_frame(builder().record(), count)
     judged = verdict(frame, experiment())
-    text = shown(summary_table(frame, judged), verdict_panel(judged))
+    text = shown(summary(frame, judged), verdict_panel(judged))
     assert "[bold]x[/nope]" in text
     assert "\x1b" not in text
 

@@ -87,6 +87,7 @@ def test_counts_of_speculation(api: Api) -> None:
         cycles=11 - accepted,
         drafted_tokens=drafted,
         accepted_tokens=accepted,
+        cycles_estimated=True,
     )
 
 
