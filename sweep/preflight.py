@@ -43,29 +43,39 @@ class Facts:
 
 
 def inspect(node: Node, experiment: Experiment, engine: Engine) -> Facts:
-    """Ask a node for the facts that this experiment needs."""
+    """Ask a node for the facts that this experiment needs; raises UnusableError."""
     spec = experiment.nodes[0]
     home = spec.workdir or node.home()
-    name, archive = agent_archive()
-    path = f"{home}/{name}"
-    if node.read(path, 0, 1) is None:
-        node.put(path, archive)
     paths = engine.identity_paths(experiment)
     asked = {
         "workdir": home,
         "paths": list(paths),
         "version_argv": list(engine.version_argv(experiment)),
     }
+    try:
+        answer = _ask(node, home, asked)
+    except NodeError as error:
+        raise UnusableError(
+            error.message, hint=error.hint or "set node.workdir to a directory that can be written"
+        ) from error
+    return Facts(node.name, answer, paths, home, _asked_gpus(spec, answer))
+
+
+def _ask(node: Node, home: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    name, archive = agent_archive()
+    path = f"{home}/{name}"
+    if node.read(path, 0, 1) is None:
+        node.put(path, archive)
     argv = [sys.executable, "-I", path, "inspect", json.dumps(asked)]
     ended = node.run(argv, timeout_s=_INSPECT_TIMEOUT_S)
     try:
-        answer = json.loads(ended.stdout)
+        answer: dict[str, Any] = json.loads(ended.stdout)
     except ValueError:
         complaint = (ended.stderr or ended.stdout).decode(errors="replace")[-500:]
         raise NodeError(f"{node.name}: the agent cannot inspect the node: {complaint}") from None
     if "error" in answer:
         raise NodeError(f"{node.name}: the agent cannot inspect the node: {answer['error']}")
-    return Facts(node.name, answer, paths, home, _asked_gpus(spec, answer))
+    return answer
 
 
 def _asked_gpus(spec: NodeSpec, answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -107,22 +117,23 @@ def problems(facts: Facts, experiment: Experiment) -> list[str]:
 def users(facts: Facts, sweep_id: str | None) -> list[str]:
     """Return who else holds or uses what the experiment would claim; `sweep_id` is our own."""
     claimed = {f"gpu-{gpu['uuid']}" for gpu in facts.gpus} or {"node"}
-    found = []
-    for claim in facts.answer["claims"]:
-        holder = claim.get("holder") or {}
-        if claim["resource"] not in claimed or holder.get("sweep") == sweep_id:
-            continue
-        what = "" if claim["resource"] == "node" else f"{claim['resource']} of "
-        found.append(f"{what}node {facts.node} is claimed: {claim['reason']}")
-    uuids = {gpu["uuid"] for gpu in facts.gpus}
-    if not found:
-        found += [
-            f"GPU {process['gpu_uuid']} of node {facts.node} is used by {process['user']}, "
-            f"pid {process['pid']} ({process.get('name')})"
-            for process in facts.answer["gpu_processes"]
-            if process["gpu_uuid"] in uuids
-        ]
-    return found
+    claims = [claim for claim in facts.answer["claims"] if claim["resource"] in claimed]
+    ours = {claim["resource"] for claim in claims if claim["owner"]["sweep"] == sweep_id}
+    found = [
+        f"{claim['resource']} of node {facts.node} is held: {claim['reason']}"
+        for claim in claims
+        if claim["resource"] not in ours
+    ]
+    if found:
+        return found
+    # What uses a GPU that our own sweep holds is the server that we are going to attach to.
+    uuids = {gpu["uuid"] for gpu in facts.gpus if f"gpu-{gpu['uuid']}" not in ours}
+    return [
+        f"GPU {process['gpu_uuid']} of node {facts.node} is used by {process['user']}, "
+        f"pid {process['pid']} ({process.get('name')})"
+        for process in facts.answer["gpu_processes"]
+        if process["gpu_uuid"] in uuids
+    ]
 
 
 def require_usable(facts: Facts, experiment: Experiment, sweep_id: str | None) -> None:

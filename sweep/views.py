@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from sweep.nodes.local import LocalNode
 from sweep.report.progress import Progress, read_progress
 from sweep.store.directory import FoundSweep, choose_sweep, find_sweeps
 from sweep.store.read import read_sweep
-from sweep.store.sweep_db import DB_FILE, RunRow, SweepDb
+from sweep.store.sweep_db import DB_FILE, AttemptRow, RunRow, SweepDb
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,13 +32,14 @@ _LOG_CHUNK_BYTES = 1 << 20
 
 
 def find(results: Path, text: str | None) -> FoundSweep:
-    """Return the sweep named, or the latest; raises UsageError."""
+    """Return the sweep named, or the latest that can be read; raises UsageError."""
     sweeps = find_sweeps(results)
     if text:
         return choose_sweep(sweeps, text)
-    if not sweeps:
+    readable = [sweep for sweep in sweeps if sweep.problem is None]
+    if not readable:
         raise UsageError(f"no sweep below {results}", hint="start one: `sweep submit FILE`")
-    return sweeps[-1]
+    return readable[-1]
 
 
 def driver_lives(run: RunRow | None) -> bool:
@@ -76,27 +78,34 @@ def summary_json(now: Progress) -> dict[str, Any]:
 
 
 def list_sweeps(results: Path) -> list[dict[str, Any]]:
-    """Return a line per sweep: id, name, created, driver, and its trials by state."""
-    rows = []
-    for found in find_sweeps(results):
-        database = SweepDb.open(found.directory)
-        runs = database.runs()
-        states: dict[str, int] = {}
-        for state, _, _ in database.trial_states().values():
-            states[state.value] = states.get(state.value, 0) + 1
+    """Return a line per sweep: id, name, created, driver, and its trials by state; or what keeps
+    it from being read (`problem`)."""
+    return [_listed(found) for found in find_sweeps(results)]
+
+
+def _listed(found: FoundSweep) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "sweep_id": found.sweep_id,
+        "name": found.name,
+        "created_utc": found.created_utc,
+        "problem": found.problem,
+        "running": False,
+        "exit_code": None,
+        "trials": {},
+    }
+    if found.problem is not None:
+        return row
+    database = SweepDb.open(found.directory)
+    try:
+        runs, states = database.runs(), database.trial_states().values()
+    finally:
         database.close()
-        last = runs[-1] if runs else None
-        rows.append(
-            {
-                "sweep_id": found.sweep_id,
-                "name": found.name,
-                "created_utc": found.created_utc,
-                "running": driver_lives(last),
-                "exit_code": last.exit_code if last else None,
-                "trials": states,
-            }
-        )
-    return rows
+    last = runs[-1] if runs else None
+    return row | {
+        "running": driver_lives(last),
+        "exit_code": last.exit_code if last else None,
+        "trials": dict(Counter(state.value for state, _, _ in states)),
+    }
 
 
 def record(directory: Path) -> SweepRecord:
@@ -146,16 +155,8 @@ def server_log(
     """Yield the server's log of the latest attempt (of the launch whose id begins so); with
     `follow`, go on until that attempt has ended."""
     node = LocalNode(environment)
-    offset = 0
+    row, offset = _latest_attempt(directory, launch, None), 0
     while True:
-        database = SweepDb.open(directory)
-        attempts = [row for row in database.attempts() if row.launch_id.startswith(launch or "")]
-        database.close()
-        if not attempts:
-            which = f"of a launch {launch!r}" if launch else "yet"
-            raise UsageError(f"no server log {which}", hint="`sweep status` shows the launches")
-        row = attempts[-1]
-        launch = row.launch_id
         path = f"{row.fetched or row.directory}/{wire.LOG_FILE}"
         while chunk := node.read(path, offset, _LOG_CHUNK_BYTES):
             offset += len(chunk)
@@ -163,3 +164,21 @@ def server_log(
         if not follow or row.state is not LaunchState.RUNNING:
             return
         time.sleep(_FOLLOW_S)
+        row = _latest_attempt(directory, row.launch_id, row.attempt)
+
+
+def _latest_attempt(directory: Path, launch: str | None, attempt: int | None) -> AttemptRow:
+    """Return the latest attempt of the launches whose ids begin so, or that with the number."""
+    database = SweepDb.open(directory)
+    try:
+        rows = [
+            row
+            for row in database.attempts()
+            if row.launch_id.startswith(launch or "") and attempt in (None, row.attempt)
+        ]
+    finally:
+        database.close()
+    if not rows:
+        which = f"of a launch {launch!r}" if launch else "yet"
+        raise UsageError(f"no server log {which}", hint="`sweep status` shows the launches")
+    return rows[-1]

@@ -68,7 +68,7 @@ def doing(now: Now) -> str:
 
 def eta(progress: Progress) -> str:
     """Return what is known of the time left."""
-    if not progress.now:
+    if not progress.now or not progress.driver_alive:
         return ""
     return "time left unknown" if progress.eta_s is None else f"{duration(progress.eta_s)} left"
 
@@ -202,6 +202,10 @@ def show_list(rows: Sequence[Mapping[str, Any]]) -> None:
     for name in ("sweep", "created", "state", "trials"):
         table.add_column(name)
     for row in rows:
+        if row["problem"] is not None:
+            cannot = Text(f"cannot be read: {row['problem']}", style="yellow")
+            table.add_row(Text(row["sweep_id"]), row["created_utc"][:19], cannot)
+            continue
         code = row["exit_code"]
         state = "running" if row["running"] else "not ended" if code is None else f"exit {code}"
         trials = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in row["trials"].items())

@@ -123,7 +123,13 @@ def read_progress(database: SweepDb, now_utc: str, *, driver_alive: bool) -> Pro
         if run is not None and row.run == run.run and row.state is LaunchState.DONE
         if (duration := _duration_s(events[row.launch_id, row.attempt])) is not None
     ]
-    waiting = sum(line.state is LaunchState.PLANNED for line in lines)
+    tried = {row.launch_id for row in attempts if run is not None and row.run == run.run}
+    waiting = [
+        line.launch_id
+        for line in lines
+        if line.state is LaunchState.PLANNED
+        or (driver_alive and line.launch_id not in tried and _is_to_be_run(line))
+    ]
     return Progress(
         sweep_id=database.sweep_id,
         name=database.experiment().name,
@@ -133,9 +139,17 @@ def read_progress(database: SweepDb, now_utc: str, *, driver_alive: bool) -> Pro
         note=run.note if run else None,
         launches=lines,
         now=now,
-        finished=sum(line.state.is_finished for line in lines),
-        eta_s=eta_s(durations, waiting, [each.running_for_s for each in now]),
+        finished=sum(line.state.is_finished and line.launch_id not in waiting for line in lines),
+        eta_s=eta_s(durations, len(waiting), [each.running_for_s for each in now]),
     )
+
+
+def _is_to_be_run(line: LaunchLine) -> bool:
+    """Whether a run that has not tried a launch yet is going to: it ended in an earlier run, but
+    not with all trials complete."""
+    if line.state in (LaunchState.RUNNING, LaunchState.NOT_RUN):
+        return False
+    return any(not TrialState(name).is_complete for name in line.trials)
 
 
 def _driver(
@@ -184,7 +198,8 @@ def _duration_s(lines: Sequence[tuple[str, str]]) -> float | None:
     """Return the time from an attempt's first event to its last, on the node's own clock."""
     if not lines:
         return None
-    return float(json.loads(lines[-1][0])["t_s"]) - float(json.loads(lines[0][0])["t_s"])
+    first_s, last_s = (float(json.loads(lines[at][0])["t_s"]) for at in (0, -1))
+    return last_s - first_s if last_s >= first_s else None  # None: the node was booted in between
 
 
 def _now(
