@@ -25,7 +25,7 @@ _STATE_STYLES = {
 }
 
 
-_FIGURES = ("tok/s", "95 %", "speed-up", "accept len", "TTFT ms")
+_FIGURES = ("tok/s", "95 %", "speed-up", "accept len")
 
 
 def summary(frame: pd.DataFrame, verdict: Verdict) -> Group:
@@ -44,17 +44,17 @@ def summary(frame: pd.DataFrame, verdict: Verdict) -> Group:
 
 def _table(rows: pd.DataFrame, leading: set[str]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("  configuration")
+    table.add_column("  configuration", min_width=20)
     for name in _FIGURES:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("state")
     for row in rows.to_dict("records"):
         is_leading = row["trial_id"] in leading
-        name = _text(row["configuration"], "bold" if is_leading else "")
+        label = _text(row["configuration"], "bold" if is_leading else "")
         again = " (again)" if row["role"] == Role.BASELINE_LAST.value else ""
         star = Text(" ★", style="bold") if is_leading else Text("")
         figures = [Text(cell) for cell in _figures(row)]
-        table.add_row(Text.assemble("  ", name, again, star), *figures, _state(row))
+        table.add_row(Text.assemble("  ", label, again, star), *figures, _state(row))
     return table
 
 
@@ -77,8 +77,8 @@ def show_result(frame: pd.DataFrame, verdict: Verdict, directory: Path) -> None:
 
 
 def _figures(row: Any) -> list[str]:
-    def cell(name: str, factor: float = 1.0) -> str:
-        return number(float(row[name]) * factor) if known(row[name]) else "–"
+    def cell(name: str) -> str:
+        return number(float(row[name])) if known(row[name]) else "–"
 
     speedup = "–"
     if known(row["speedup"]):
@@ -89,7 +89,6 @@ def _figures(row: Any) -> list[str]:
         bounds(row["output_tok_s_lo"], row["output_tok_s_hi"]).strip() or "–",
         speedup,
         cell("accept_length"),
-        cell("ttft_s_p50", 1000.0),
     ]
 
 
