@@ -5,9 +5,10 @@ Ray is never imported here: only the driver process that `start_driver` begins d
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from sweep.agent import procs
 from sweep.agent.inspection import disk_facts
 from sweep.driver.clock import SystemClock
 from sweep.engines import engine
-from sweep.model.errors import UsageError
+from sweep.model.errors import StoreError, UnusableError, UsageError
 from sweep.model.experiment import Experiment
 from sweep.model.plan import Plan
 from sweep.model.states import LaunchState
@@ -40,9 +41,10 @@ from sweep.store.directory import (
     find_sweeps,
     new_sweep_id,
 )
-from sweep.store.sweep_db import PlanChange, RunRow, SweepDb
+from sweep.store.sweep_db import AttemptRow, PlanChange, RunRow, SweepDb
 
 _FOLLOW_S = 0.2
+_TAIL_LINES = 15
 _LOAD_BYTES_PER_S = 0.6e9
 _LOAD_S = 900.0
 
@@ -128,27 +130,44 @@ def prepare(loaded: Loaded, planned: Planned, results: Path, *, new: bool) -> Pr
     latest one of the same name, and take its lock. Raises UnusableError."""
     check_results_directory(results, disk_facts(str(results)))
     name = loaded.experiment.name
-    earlier = [] if new else [sweep for sweep in find_sweeps(results) if sweep.name == name]
-    earlier_id = earlier[-1].sweep_id if earlier else None
-    require_usable(planned.facts, loaded.experiment, earlier_id)
+    earlier = None if new else _latest_of_name(results, name)
+    require_usable(planned.facts, loaded.experiment, earlier.sweep_id if earlier else None)
     now = SystemClock().utc()
-    if earlier:
-        directory = earlier[-1].directory
+    directory = earlier.directory if earlier else results / new_sweep_id(name, now)
+    try:
+        if earlier is None:
+            directory.mkdir(mode=0o700)
         lock = SweepLock.take(directory)
-        database = SweepDb.open(directory)
-    else:
-        directory = results / new_sweep_id(name, now)
-        directory.mkdir(mode=0o700)
-        lock = SweepLock.take(directory)
-        database = SweepDb.create(directory, directory.name, name, now)
-    notes = "".join(f"# submitted with --set {override}\n" for override in loaded.overrides)
-    _write_whole(directory / EXPERIMENT_FILE, loaded.text + notes)
-    change = database.set_plan(
-        loaded.experiment, planned.plan, engine_version=planned.facts.engine_version
-    )
-    to_run = _launches_to_run(database)
-    database.close()
-    return Prepared(directory, lock, change, bool(earlier), to_run)
+        if earlier is None:
+            database = SweepDb.create(directory, directory.name, name, now)
+        else:
+            database = SweepDb.open(directory)
+        try:
+            change = database.set_plan(loaded.experiment, planned.plan)
+            notes = "".join(f"# submitted with --set {item}\n" for item in loaded.overrides)
+            _write_whole(directory / EXPERIMENT_FILE, loaded.text + notes)
+            to_run = _launches_to_run(database)
+        finally:
+            database.close()
+    except (OSError, StoreError) as error:
+        if earlier is None:
+            shutil.rmtree(directory, ignore_errors=True)
+        raise UnusableError(
+            f"the sweep cannot be kept in {directory}: {error}",
+            hint=getattr(error, "hint", None) or "free space there, or give --results DIR",
+        ) from error
+    return Prepared(directory, lock, change, earlier is not None, to_run)
+
+
+def _latest_of_name(results: Path, name: str) -> FoundSweep | None:
+    """Return the sweep that a file of this name continues; one that cannot be read is refused."""
+    named = [sweep for sweep in find_sweeps(results) if sweep.name == name]
+    if named and named[-1].problem is not None:
+        raise UnusableError(
+            f"the latest sweep of this name cannot be read: {named[-1].problem}",
+            hint="start afresh with --new",
+        )
+    return named[-1] if named else None
 
 
 def _launches_to_run(database: SweepDb) -> int:
@@ -176,23 +195,26 @@ def prepare_resume(results: Path, text: str | None, environment: Mapping[str, st
     sweeps = find_sweeps(results)
     found = choose_sweep(sweeps, text) if text else _latest_unfinished(sweeps, results)
     lock = SweepLock.take(found.directory)
-    database = SweepDb.open(found.directory)
-    to_run = _launches_to_run(database)
-    experiment = database.experiment()
-    database.close()
+    experiment, to_run = _rest(found.directory)
     if to_run:
-        node = LocalNode(environment)
-        facts = inspect(node, experiment, engine(experiment.engine.kind))
+        check_results_directory(results, disk_facts(str(results)))
+        facts = inspect(LocalNode(environment), experiment, engine(experiment.engine.kind))
         require_usable(facts, experiment, found.sweep_id)
     return Prepared(found.directory, lock, PlanChange(0, 0, 0), earlier=True, to_run=to_run)
 
 
+def _rest(directory: Path) -> tuple[Experiment, int]:
+    """Return a sweep's experiment and how many launches it still has to run."""
+    database = SweepDb.open(directory)
+    try:
+        return database.experiment(), _launches_to_run(database)
+    finally:
+        database.close()
+
+
 def _latest_unfinished(sweeps: Sequence[FoundSweep], results: Path) -> FoundSweep:
     for sweep in reversed(sweeps):
-        database = SweepDb.open(sweep.directory)
-        unfinished = _launches_to_run(database)
-        database.close()
-        if unfinished:
+        if sweep.problem is None and _rest(sweep.directory)[1]:
             return sweep
     raise UsageError(
         f"no unfinished sweep below {results}", hint="`sweep list` shows the sweeps there are"
@@ -204,36 +226,59 @@ def _latest_unfinished(sweeps: Sequence[FoundSweep], results: Path) -> FoundSwee
 
 def start_driver(prepared: Prepared, environment: Mapping[str, str], *, keep_going: bool) -> int:
     """Start the driver in a session of its own, handing it the lock; return its pid."""
-    argv = [sys.executable, "-m", "sweep.driver", str(prepared.directory.absolute())]
+    # -P: a file of the user's in the working directory must not pass for a module of ours.
+    argv = [sys.executable, "-P", "-m", "sweep.driver", str(prepared.directory.absolute())]
     argv.append(str(prepared.lock.descriptor))
     if keep_going:
         argv.append("--keep-going")
-    with (prepared.directory / DRIVER_LOG).open("ab") as log:
-        process = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            pass_fds=[prepared.lock.descriptor],
-            env=dict(environment),
-        )
+    log = str(prepared.directory / DRIVER_LOG)
+    os.set_inheritable(prepared.lock.descriptor, True)
+    pid = os.posix_spawn(
+        sys.executable,
+        argv,
+        environment,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+        setsigmask=[],
+    )
     prepared.lock.release()
-    return process.pid
+    return pid
 
 
-def follow(directory: Path, driver_pid: int, show: Callable[[Progress], None]) -> RunRow | None:
-    """Show progress until the driver with this pid has ended; return its run, None when it never
-    recorded one."""
+def follow(
+    directory: Path,
+    driver_pid: int,
+    show: Callable[[Progress], None],
+    interrupted: Callable[[], bool] = lambda: False,
+) -> RunRow | None:
+    """Show progress until the driver with this pid has ended, or the caller was `interrupted`;
+    return its run, None when it never recorded one."""
     while True:
-        alive = _exists(driver_pid)
+        alive = _exists(driver_pid)  # looked at first: what it wrote before its end is shown
         show(views.progress(directory))
-        database = SweepDb.open(directory)
-        runs = [run for run in database.runs() if run.pid == driver_pid]
-        database.close()
-        if not alive or (runs and runs[-1].exit_code is not None and not _exists(driver_pid)):
-            return runs[-1] if runs else None
+        if not alive or interrupted():
+            return _run_of(directory, driver_pid)
         time.sleep(_FOLLOW_S)
+
+
+def _run_of(directory: Path, driver_pid: int) -> RunRow | None:
+    database = SweepDb.open(directory)
+    try:
+        runs = [run for run in database.runs() if run.pid == driver_pid]
+    finally:
+        database.close()
+    return runs[-1] if runs else None
+
+
+def driver_log_tail(directory: Path) -> str:
+    """Return the last lines that the driver wrote, empty when it wrote none."""
+    path = directory / DRIVER_LOG
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    return "\n".join(text.splitlines()[-_TAIL_LINES:])
 
 
 def _exists(pid: int) -> bool:
@@ -242,24 +287,38 @@ def _exists(pid: int) -> bool:
 
 
 def signal_driver(pid: int) -> None:
-    """Ask a driver to stop its sweep gracefully."""
-    os.kill(pid, signal.SIGTERM)
+    """Ask a driver to stop its sweep gracefully; one that has just ended needs no asking."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
 
 
 def cancel(directory: Path, environment: Mapping[str, str]) -> int | None:
     """Stop a sweep. With a living driver: ask it, and return its pid to follow. Without: stop
     on the node itself what still runs, and return None."""
     database = SweepDb.open(directory)
-    runs = database.runs()
-    database.close()
+    try:
+        runs, attempts = database.runs(), database.attempts()
+    finally:
+        database.close()
     if runs and views.driver_lives(runs[-1]):
         signal_driver(runs[-1].pid)
         return runs[-1].pid
-    _stop_what_runs(directory, SweepLock.take(directory), environment)
+    lock = SweepLock.take(directory)
+    try:
+        _stop_what_runs(directory, lock, attempts, environment)
+    finally:
+        lock.release()
     return None
 
 
-def _stop_what_runs(directory: Path, lock: SweepLock, environment: Mapping[str, str]) -> None:
+def _stop_what_runs(
+    directory: Path,
+    lock: SweepLock,
+    attempts: Sequence[AttemptRow],
+    environment: Mapping[str, str],
+) -> None:
+    if not any(row.state is LaunchState.RUNNING for row in attempts):
+        return
     from sweep.driver.process import stop_what_runs  # noqa: PLC0415 - scipy takes half a second
 
     stop_what_runs(directory, lock, environment)
@@ -271,16 +330,19 @@ def _stop_what_runs(directory: Path, lock: SweepLock, environment: Mapping[str, 
 def clean(directory: Path, environment: Mapping[str, str]) -> list[str]:
     """Stop and remove what a sweep left on its nodes; return the removed directories."""
     lock = SweepLock.take(directory)
-    database = SweepDb.open(directory)
-    attempts = database.attempts()
-    database.close()
-    if any(row.state is LaunchState.RUNNING for row in attempts):
-        _stop_what_runs(directory, lock, environment)
-    lock.release()
-    node = LocalNode(environment)
-    removed = []
-    for path in sorted({str(Path(row.directory).parent.parent) for row in attempts}):
-        if Path(path).exists():
-            node.remove_tree(path)
-            removed.append(path)
-    return removed
+    try:
+        database = SweepDb.open(directory)
+        try:
+            attempts = database.attempts()
+        finally:
+            database.close()
+        _stop_what_runs(directory, lock, attempts, environment)
+        node = LocalNode(environment)
+        removed = []
+        for path in sorted({str(Path(row.directory).parent.parent) for row in attempts}):
+            if Path(path).exists():
+                node.remove_tree(path)
+                removed.append(path)
+        return removed
+    finally:
+        lock.release()

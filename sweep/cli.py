@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _CONFIRM_LAUNCHES = 20
 _CONFIRM_HOURS = 12.0
+_SIGPIPE_CODE = 128 + signal.SIGPIPE
 
 _results = click.option(
     "--results",
@@ -159,7 +160,7 @@ def resume(
 
 
 def _drive(prepared: Prepared, *, detach: bool, keep_going: bool) -> int:
-    from sweep import app, views  # noqa: PLC0415
+    from sweep import following, views  # noqa: PLC0415
     from sweep.report import terminal  # noqa: PLC0415
 
     directory = prepared.directory
@@ -168,57 +169,11 @@ def _drive(prepared: Prepared, *, detach: bool, keep_going: bool) -> int:
         click.echo("nothing to run: every trial is complete")
         terminal.show_result(*views.result(directory), directory)
         return 0
-    pid = app.start_driver(prepared, os.environ, keep_going=keep_going)
-    if detach:
-        click.echo(f"{directory.name} runs in the background (driver pid {pid})")
-        click.echo(f"follow it: sweep status --watch {directory.name}")
-        return 0
-    return _follow(directory, pid)
-
-
-def _follow(directory: Path, pid: int) -> int:
-    """Follow a driver to its end. SIGTERM, and Ctrl-C without a terminal, stop the sweep."""
-    from sweep import app, views  # noqa: PLC0415
-    from sweep.report import live, terminal  # noqa: PLC0415
-
-    signal.signal(signal.SIGTERM, _raise_interrupt)
-    signal.signal(signal.SIGINT, _raise_interrupt)
-    with live.view() as view:
-        while True:
-            try:
-                run = app.follow(directory, pid, view.show)
-                break
-            except InterruptedSweep as error:
-                view.pause()
-                if error.message == "SIGINT" and sys.stdin.isatty() and _leave_running():
-                    click.echo(f"{directory.name} goes on in the background (driver pid {pid})")
-                    return InterruptedSweep.exit_code
-                click.echo("stopping: the server is stopped and the node proven clean", err=True)
-                app.signal_driver(pid)
-    if run is None or run.exit_code is None:
-        raise SweepError(
-            f"the driver (pid {pid}) died: see {directory}/driver.log",
-            hint=f"what was recorded is kept; go on with `sweep resume {directory.name}`",
-        )
-    terminal.show_result(*views.result(directory), directory)
-    if run.note:
-        click.echo(f"note: {run.note}", err=True)
-    if run.exit_code:
-        click.echo(f"go on with: sweep resume {directory.name}", err=True)
-    return run.exit_code
+    return following.drive(prepared, dict(os.environ), detach=detach, keep=keep_going)
 
 
 def _raise_interrupt(number: int, _frame: object) -> None:
     raise InterruptedSweep(signal.Signals(number).name)
-
-
-def _leave_running() -> bool:
-    """Ask what Ctrl-C means; a second Ctrl-C at the question means stop."""
-    try:
-        answer = input("\n[s]top the sweep, or leave it running in the [b]ackground? [s/b] ")
-    except (InterruptedSweep, EOFError):
-        return False
-    return answer.strip().lower().startswith("b")
 
 
 @cli.command()
@@ -362,13 +317,15 @@ def main() -> None:
 def _exit_code(verb: Callable[[], Any], *, debug: bool) -> int:
     try:
         code = verb()
-    except click.exceptions.Abort:
+    except (click.exceptions.Abort, InterruptedSweep):
         return InterruptedSweep.exit_code
     except click.ClickException as error:
         error.show()
         return UsageError.exit_code
-    except InterruptedSweep as error:
-        return error.exit_code
+    except BrokenPipeError:
+        # Whoever read our output wanted no more; nor may the interpreter write at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _SIGPIPE_CODE
     except SweepError as error:
         if debug:
             traceback.print_exc()
