@@ -7,11 +7,10 @@ end. Nothing of a sweep's record lives in Ray.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-import shutil
 import signal
-import tempfile
 import time
 import traceback
 from collections import deque
@@ -22,6 +21,7 @@ from typing import Any
 
 from sweep.driver.lane import Lane, LaneEvent, LaunchTask
 from sweep.driver.lanes import Fetched, FetchTask, LaneFailed, LaneLost, LanesEvent
+from sweep.driver.ray_files import RayFiles
 from sweep.model.errors import SweepError
 from sweep.ports import Clock, Node
 
@@ -101,6 +101,12 @@ def _actor_class() -> Any:
     return LaneActor
 
 
+def _bring(factory: NodeFactory, clock: Clock, task: LaunchTask) -> None:
+    """Make sure that an attempt runs; what goes wrong, the actor meets again and tells."""
+    with contextlib.suppress(SweepError, OSError, ValueError):
+        next(iter(Lane(factory(), clock).run(task)))
+
+
 @dataclass
 class _ActorLane:
     """One actor with the calls that are under way in it."""
@@ -123,20 +129,25 @@ class RayLanes:
         self._cancelled = False
         self._waiting: deque[tuple[str, LanesEvent]] = deque()
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="ray")
-        self._temporary = tempfile.mkdtemp(prefix="sweep-ray-")
-        os.environ.update(_ENVIRONMENT)
-        for name in _REMOVED:
-            os.environ.pop(name, None)
-        import ray  # noqa: PLC0415
+        self._files = RayFiles()
+        self._lanes: dict[str, _ActorLane] = {}
+        self._ray: Any = None
 
-        self._ray: Any = ray
-        self._actor_class = _actor_class()
-        try:
+    def _begin(self, node: str, task: LaunchTask | None) -> None:
+        """Start Ray. Meanwhile `task` is brought to its node, where the actor then attaches: the
+        server loads while Ray starts."""
+        with ThreadPoolExecutor(1, thread_name_prefix="bring") as other:
+            if task is not None and not task.stop_at_once and not self._cancelled:
+                other.submit(_bring, self._factories[node], self._clock, task)
+            os.environ.update(_ENVIRONMENT)
+            for name in _REMOVED:
+                os.environ.pop(name, None)
+            import ray  # noqa: PLC0415
+
+            self._ray = ray
+            self._actor_class = _actor_class()
             self._init()
             self._lanes = {name: self._new_lane(name) for name in self._factories}
-        except BaseException:
-            self.close()
-            raise
 
     def _init(self) -> None:
         """Start Ray, in a thread: on the main one it would take the handler of SIGTERM away.
@@ -153,7 +164,7 @@ class RayLanes:
             log_to_driver=False,
             logging_level=logging.ERROR,
             object_store_memory=_OBJECT_STORE_BYTES,
-            _temp_dir=self._temporary,
+            _temp_dir=str(self._files.path),
             _system_config=_HEALTH,
         ).result()
         # Its native code takes both signals all the same, and aborts 3 s after one by an alarm.
@@ -172,12 +183,16 @@ class RayLanes:
 
     def start(self, node: str, task: LaunchTask) -> None:
         """Bring an attempt to an idle lane."""
+        if not self._lanes:
+            self._begin(node, task)
         lane = self._lanes[node]
         lane.stream = lane.actor.run.options(num_returns="streaming").remote(task)
         lane.heard_s = time.monotonic()
 
     def fetch(self, node: str, task: FetchTask) -> None:
         """Fetch an attempt's files while the lane may run the next."""
+        if not self._lanes:
+            self._begin(node, None)
         lane = self._lanes[node]
         lane.fetches[lane.actor.fetch.remote(task)] = task
 
@@ -202,9 +217,10 @@ class RayLanes:
 
     def close(self) -> None:
         """End Ray and delete its files. Launches on nodes go on."""
-        self._ray.shutdown()
+        if self._ray is not None:
+            self._ray.shutdown()
         self._starter.shutdown()
-        shutil.rmtree(self._temporary, ignore_errors=True)
+        self._files.delete()
 
     # -- events ------------------------------------------------------------------------------
 
