@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from fakes.launching import wait_for
 from fakes.machine import Machine
+
 from sweep.model.errors import UnusableError
 from sweep.store.directory import check_results_directory
 
@@ -104,7 +105,7 @@ def test_results_that_cannot_be_written(machine: Machine, mount: str, reason: st
 def test_results_on_a_network_file_system(tmp_path: Path) -> None:
     """SQLite is not safe there, so nothing is created."""
     results = tmp_path / "results"
-    with pytest.raises(UnusableError, match="network file system .nfs4."):
+    with pytest.raises(UnusableError, match=r"network file system \(nfs4\)"):
         check_results_directory(results, {"network": True, "file_system": "nfs4"})
     assert not results.exists()
 

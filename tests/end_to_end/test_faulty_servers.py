@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from fakes.machine import Machine, workload
+
 from sweep.agent import wire
 
 FLOOD_BYTES = 50_000_000

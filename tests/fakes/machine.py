@@ -12,9 +12,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -22,8 +24,11 @@ from typing import Any
 import yaml
 from fakes.inline_sweep import Inline, run_inline
 from fakes.launching import wait_for
+
 from sweep.agent import claim, procs, wire
+from sweep.agent.footprint import shm_names
 from sweep.agent.ours import shm_held_by
+from sweep.model.errors import SweepLockedError
 from sweep.store.directory import SweepLock, find_sweeps
 from sweep.store.sweep_db import AttemptRow, RunRow, SweepDb
 
@@ -57,7 +62,7 @@ class Machine:
         self.model.write_bytes(b"weights")
         self._temporary = Path(tempfile.mkdtemp(prefix="st-"))  # short: Ray's sockets are in it
         self._mark = f"SWEEP_TEST_MARK={secrets.token_hex(16)}".encode()
-        self._shm_before = set(os.listdir("/dev/shm"))
+        self._shm_before = set(shm_names())
         self._children: list[subprocess.Popen[bytes]] = []
         name, _, value = self._mark.decode().partition("=")
         self.environment = {
@@ -165,7 +170,7 @@ class Machine:
 
     def wait_for_sweep(self, number: int = 1, timeout_s: float = 60.0) -> None:
         """Wait until so many sweeps have begun and the latest has an attempt."""
-        wait_for(lambda: len(self.sweeps()) == number and self.attempts(), timeout_s)
+        eventually(lambda: len(self.sweeps()) == number and self.attempts(), timeout_s)
 
     @contextlib.contextmanager
     def database(self, directory: Path | None = None) -> Iterator[SweepDb]:
@@ -213,7 +218,7 @@ class Machine:
 
     def wait_for_phase(self, steps: int, phase: str, timeout_s: float = 60.0) -> None:
         """Wait until a launch is recorded to be in a phase."""
-        wait_for(lambda: self.phase(steps) == phase, timeout_s)
+        eventually(lambda: self.phase(steps) == phase, timeout_s)
 
     def last_run(self) -> RunRow:
         """The latest driver's row."""
@@ -287,13 +292,13 @@ class Machine:
     def require_quiet(self, *, ray_directories: int = 0) -> None:
         """Fail, naming it, if anything of any sweep still runs, is held or listens."""
         with contextlib.suppress(AssertionError):
-            wait_for(lambda: not self.processes(), 15)
+            eventually(lambda: not self.processes(), 15)
         assert [f"{process.pid} {process.name}" for process in self.processes()] == []
         assert claim.list_held(str(self.claims)) == []
         for path in self.sweeps():
-            SweepLock.take(path).release()
+            eventually(partial(_is_free, path), 5)  # a dying process lets go of it last
         assert [port for port in self._ports() if procs.listening_sockets(port)] == []
-        new_shm = set(os.listdir("/dev/shm")) - self._shm_before
+        new_shm = set(shm_names()) - self._shm_before
         assert new_shm - shm_held_by(list(procs.snapshot())) == set()
         assert len(self.ray_directories()) == ray_directories
 
@@ -334,6 +339,15 @@ def workload(name: str, *, windows: int = 2, **fields: Any) -> dict[str, Any]:
     }
 
 
+def eventually(condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
+    """Return the first true value of a condition that is costly to ask; fails after a deadline."""
+    until_s = time.monotonic() + timeout_s
+    while not (value := condition()):
+        assert time.monotonic() < until_s, "it did not happen in time"
+        time.sleep(0.05)
+    return value
+
+
 @dataclass(frozen=True)
 class Finished:
     """How a verb ended and what it printed."""
@@ -367,6 +381,15 @@ def gone(identity: procs.Identity, timeout_s: float = 20.0) -> None:
 def descendants(pid: int) -> list[procs.Process]:
     """Live descendants of a process."""
     return [process for process in procs.descendants(procs.snapshot(), pid) if not process.dead]
+
+
+def _is_free(directory: Path) -> bool:
+    """Whether nobody drives a sweep."""
+    try:
+        SweepLock.take(directory).release()
+    except SweepLockedError:
+        return False
+    return True
 
 
 def _answers(lines: Sequence[str], trial: str) -> tuple[tuple[Any, ...], ...]:
