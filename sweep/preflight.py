@@ -118,7 +118,7 @@ def users(facts: Facts, sweep_id: str | None) -> list[str]:
     """Return who else holds or uses what the experiment would claim; `sweep_id` is our own."""
     claimed = {f"gpu-{gpu['uuid']}" for gpu in facts.gpus} or {"node"}
     claims = [claim for claim in facts.answer["claims"] if claim["resource"] in claimed]
-    ours = {claim["resource"] for claim in claims if claim["owner"]["sweep"] == sweep_id}
+    ours = {claim["resource"] for claim in claims if claim["holder"]["sweep"] == sweep_id}
     found = [
         f"{claim['resource']} of node {facts.node} is held: {claim['reason']}"
         for claim in claims

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -29,13 +30,15 @@ class LocalNode:
 
     def home(self) -> str:
         """`sweep` below the user's state directory ($XDG_STATE_HOME or ~/.local/state)."""
-        state = self._environment.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+        home = self._environment.get("HOME") or Path.home()
+        state = self._environment.get("XDG_STATE_HOME") or Path(home) / ".local" / "state"
         return str(Path(state) / "sweep")
 
     def put(self, path: str, data: bytes) -> None:
         """Write a whole file by partial name and rename."""
         target = Path(path)
-        partial = target.with_name(target.name + ".part")
+        # Two sweeps that begin at once may both ship the agent: each has a partial file of its own.
+        partial = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
         try:
             _make_private(target.parent)
             descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -71,7 +74,7 @@ class LocalNode:
             )
         except subprocess.TimeoutExpired as error:
             raise NodeError(f"{self.name}: {argv[0]} did not end within {timeout_s:g} s") from error
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise self._error(f"cannot run {argv[0]}", error) from error
         return Completed(ended.returncode, ended.stdout, ended.stderr)
 
@@ -100,8 +103,8 @@ class LocalNode:
     def close(self) -> None:
         """Nothing is held."""
 
-    def _error(self, what: str, error: OSError) -> NodeError:
-        return NodeError(f"{self.name}: {what}: {error.strerror or error}")
+    def _error(self, what: str, error: OSError | ValueError) -> NodeError:
+        return NodeError(f"{self.name}: {what}: {getattr(error, 'strerror', None) or error}")
 
 
 def _make_private(directory: Path) -> None:

@@ -128,6 +128,8 @@ class FakeNode:
         self.left: list[str] = []
         """What is still there after every stop: the node is dirty."""
         self.reads: list[tuple[str, int]] = []
+        self.others: set[int] = set()
+        """Pids of living processes that are no agents."""
         clock.on_sleep.append(self.step)
 
     # -- ports.Node ----------------------------------------------------------------------------
@@ -218,10 +220,11 @@ class FakeNode:
     def _proc(self, path: str) -> bytes | None:
         if path == "/proc/sys/kernel/random/boot_id":
             return f"{BOOT_ID}\n".encode()
-        for agent in self.agents.values():
-            if path == f"/proc/{agent.pid}/stat" and agent.alive:
+        living = {agent.pid for agent in self.agents.values() if agent.alive} | self.others
+        for pid in living:
+            if path == f"/proc/{pid}/stat":
                 fields = ["S", "1", "1", "1", *["0"] * 15, str(START_TICKS), "0"]
-                return f"{agent.pid} (python) {' '.join(fields)}".encode()
+                return f"{pid} (python) {' '.join(fields)}".encode()
         return None
 
     def _start(self, directory: str) -> dict[str, Any]:
