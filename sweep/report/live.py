@@ -54,9 +54,8 @@ def doing(now: Now) -> str:
     """Return what a running launch does, in one line."""
     parts = [now.phase or "starting"]
     if now.trial:
-        parts = [now.trial, parts[0]]
-    if now.max_windows:
-        parts.append(f"{now.windows} windows done (at most {now.max_windows})")
+        done = f"{now.windows} of at most {now.max_windows} windows done"
+        parts = [now.trial, done, parts[0]]
     if now.milestone:
         parts.append(now.milestone.replace("_", " "))
     if now.note:

@@ -44,7 +44,7 @@ def summary(frame: pd.DataFrame, verdict: Verdict) -> Group:
 
 def _table(rows: pd.DataFrame, leading: set[str]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("  configuration", min_width=20)
+    table.add_column("  configuration", min_width=18)
     for name in _FIGURES:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("state")
