@@ -1,0 +1,136 @@
+"""How far a sweep is and when it will be done, from its database alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fakes.node import Call, Hold, Step, fails, good, load, measured, phase
+from fakes.sweeps import Crashed, SmallSweep, crash, small_experiment
+
+from sweep.agent import wire
+from sweep.model.states import LaunchState
+from sweep.report.progress import Progress, eta_s, read_progress
+from sweep.store.sweep_db import SweepDb
+
+LONG = small_experiment(tuple(range(1, 19)))
+"""Twenty launches with the two baselines."""
+
+
+def test_time_left_without_a_completed_launch_is_unknown() -> None:
+    """Nothing is known before a launch of this run has ended."""
+    assert eta_s([], 9, [100.0]) is None
+
+
+def test_time_left_is_the_median_times_what_waits() -> None:
+    """One slow launch does not stretch the forecast, and what runs counts for its rest only."""
+    assert eta_s([900.0], 9, []) == 9 * 900.0
+    assert eta_s([900.0, 800.0, 5000.0], 2, [300.0]) == 2 * 900.0 + 600.0
+    assert eta_s([900.0], 0, [2000.0]) == 0.0
+
+
+def look(sweep: SmallSweep, *, driver_alive: bool = True) -> Progress:
+    """The progress as another process sees it now."""
+    database = SweepDb.open(sweep.root)
+    try:
+        return read_progress(database, sweep.clock.utc(), driver_alive=driver_alive)
+    finally:
+        database.close()
+
+
+def test_time_left_on_resume_counts_only_what_this_run_did(tmp_path: Path) -> None:
+    """Ten of twenty are restored, the eleventh takes 900 s: 9 x 900 s are left, not 9 x 82 s."""
+    sweep = SmallSweep(tmp_path, experiment=LONG)
+    sweep.run(stop=lambda: "SIGTERM" if len(sweep.node.started) == 11 else None)
+    assert sweep.launches()[:10] == ["done"] * 10
+    seen: list[Progress] = []
+
+    def watch() -> str | None:
+        seen.append(look(sweep))
+        if len(sweep.node.started) == 12 and "running" not in sweep.launches():
+            sweep.clock.now_s += 900.0 - 1.0
+        return None
+
+    sweep.node.script = lambda doc: [
+        *load(doc),
+        Call(lambda: sweep.clock.sleep(0.0)),
+        *good(doc)[3:],
+    ]
+    with pytest.raises(Crashed):
+        sweep.run(stop=watch, crash_after=60)
+    unknown = [each for each in seen if each.eta_s is None]
+    assert unknown
+    assert unknown[0].finished == 10
+    known = [each for each in seen if each.eta_s is not None]
+    assert known
+    first = known[0]
+    took_s = first.launches[10].duration_s
+    assert took_s is not None
+    running_s = sum(min(now.running_for_s, took_s) for now in first.now)
+    waiting = 9 - len(first.now)
+    assert first.eta_s == pytest.approx(took_s * (waiting + len(first.now)) - running_s, abs=0.01)
+
+
+def test_launches_that_are_tried_again_are_still_to_do(tmp_path: Path) -> None:
+    """On resume a launch that failed in the run before counts as waiting until it is tried."""
+    sweep = SmallSweep(tmp_path, fails(patterns=["oom"]))
+    sweep.run()
+    assert look(sweep, driver_alive=False).finished == 4
+    sweep.node.script = good
+    seen: list[Progress] = []
+    sweep.run(stop=lambda: seen.append(look(sweep)))
+    assert seen[0].finished == 0
+    assert seen[-1].finished == 4
+    assert sorted(each.finished for each in seen) == [each.finished for each in seen]
+
+
+def test_what_runs_is_told(tmp_path: Path) -> None:
+    """Launch, trial, phase and windows of the attempt that runs, with the time in the phase."""
+    sweep = SmallSweep(tmp_path)
+
+    def script(doc: wire.LaunchDoc) -> list[Step]:
+        first, second = doc.trials
+        begun = [*load(doc), *measured(first), *measured(second)[:-1]]
+        flushes: list[Step] = [phase("flush", second.trial_id)] * 2
+        return [*begun, *flushes, Call(crash), Hold()]
+
+    sweep.node.script = script
+    with pytest.raises(Crashed):
+        sweep.run()
+    sweep.clock.now_s += 30.0
+    now = look(sweep).now[0]
+    assert (now.launch_id, now.attempt) == (sweep.plan.launches[0].launch_id, 1)
+    assert (now.phase, now.trial, now.windows) == ("flush", "story, concurrency 1", 1)
+    assert now.max_windows == 2
+    assert now.phase_for_s == pytest.approx(30.0, abs=1.0)
+
+
+def test_a_dead_driver_is_said_to_be_dead_since_its_last_record(tmp_path: Path) -> None:
+    """Without an exit code and without a process, a run died, at the earliest then."""
+    sweep = SmallSweep(tmp_path)
+    with pytest.raises(Crashed):
+        sweep.run(crash_after=10)
+    at = sweep.clock.utc()
+    sweep.clock.now_s += 1000.0
+    progress = look(sweep, driver_alive=False)
+    assert progress.driver.startswith("dead since 2026-01-02T03:04:0")
+    assert progress.driver <= f"dead since {at} or soon after (pid 1 on here)"
+    assert progress.stage is None
+    assert progress.launches[0].state is LaunchState.RUNNING
+
+
+def test_an_ended_driver_tells_its_code_and_note(tmp_path: Path) -> None:
+    """How the last run ended, and why early."""
+    sweep = SmallSweep(tmp_path, fails(patterns=["oom"]))
+    sweep.run()
+    progress = look(sweep, driver_alive=False)
+    assert "exit code 1" in progress.driver
+    assert progress.note is not None
+    assert "the baseline failed" in progress.note
+    assert progress.launches[0].trials == {"failed": 2}
+
+
+def test_a_sweep_that_never_ran(tmp_path: Path) -> None:
+    """A plan without a run is no error."""
+    progress = look(SmallSweep(tmp_path), driver_alive=False)
+    assert (progress.driver, progress.now, progress.finished) == ("never started", (), 0)
