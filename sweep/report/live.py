@@ -198,7 +198,9 @@ def show_once(progress: Progress) -> None:
 def show_list(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print a line per sweep."""
     table = Table(box=None, pad_edge=False)
-    for name in ("sweep", "created", "state", "trials"):
+    longest = max((len(row["sweep_id"]) for row in rows), default=0)
+    table.add_column("sweep", min_width=longest)  # whole, to be copied
+    for name in ("created", "state", "trials"):
         table.add_column(name)
     for row in rows:
         if row["problem"] is not None:
