@@ -79,11 +79,6 @@ class Prepared:
     """Launches with trials that are not complete."""
 
 
-def results_directory(option: str | None, environment: Mapping[str, str]) -> Path:
-    """Return where sweeps are kept: --results, SWEEP_RESULTS, or ./results."""
-    return Path(option or environment.get("SWEEP_RESULTS") or "results")
-
-
 def load(file: Path, overrides: Sequence[str]) -> Loaded:
     """Load and validate an experiment file; raises UsageError and SpecError."""
     try:

@@ -54,9 +54,9 @@ def cli(context: click.Context, *, debug: bool) -> None:
 
 
 def _directory(results: str | None) -> Path:
-    from sweep import app  # noqa: PLC0415
+    from sweep import views  # noqa: PLC0415
 
-    return app.results_directory(results, os.environ)
+    return views.results_directory(results, os.environ)
 
 
 def _print_json(value: Any) -> None:

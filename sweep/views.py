@@ -31,6 +31,11 @@ _REPORT_FILE = "report.html"
 _LOG_CHUNK_BYTES = 1 << 20
 
 
+def results_directory(option: str | None, environment: Mapping[str, str]) -> Path:
+    """Return where sweeps are kept: --results, SWEEP_RESULTS, or ./results."""
+    return Path(option or environment.get("SWEEP_RESULTS") or "results")
+
+
 def find(results: Path, text: str | None) -> FoundSweep:
     """Return the sweep named, or the latest that can be read; raises UsageError."""
     sweeps = find_sweeps(results)
