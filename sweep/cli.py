@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 _CONFIRM_LAUNCHES = 20
 _CONFIRM_HOURS = 12.0
-_SIGPIPE_CODE = 128 + signal.SIGPIPE
 
 _results = click.option(
     "--results",
@@ -322,10 +321,6 @@ def _exit_code(verb: Callable[[], Any], *, debug: bool) -> int:
     except click.ClickException as error:
         error.show()
         return UsageError.exit_code
-    except BrokenPipeError:
-        # Whoever read our output wanted no more; nor may the interpreter write at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _SIGPIPE_CODE
     except SweepError as error:
         if debug:
             traceback.print_exc()
