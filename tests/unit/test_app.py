@@ -1,0 +1,155 @@
+"""Preparing, finding and stopping sweeps, without a driver."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from fakes.sweeps import Crashed, SmallSweep, small_experiment, small_plan
+
+from sweep import app, views
+from sweep.app import Loaded, Planned, prepare
+from sweep.following import _tell
+from sweep.model.errors import StoreError, SweepError, SweepLockedError, UnusableError, UsageError
+from sweep.preflight import Facts
+from sweep.store.directory import SweepLock
+from sweep.store.sweep_db import DB_FILE
+
+EXPERIMENT = small_experiment()
+FACTS = Facts(
+    "n",
+    {
+        "paths": {},
+        "gpus": [],
+        "gpu_processes": [],
+        "claims": [],
+        "gpu_error": None,
+        "version": None,
+        "workdir": {"path": "/w", "writable": True, "network": False, "free_bytes": None},
+    },
+    [],
+    "/w",
+)
+LOADED = Loaded("name: small\n", ("a=1",), EXPERIMENT)
+PLANNED = Planned(small_plan(EXPERIMENT), FACTS)
+
+
+def test_a_new_sweep_is_prepared(tmp_path: Path) -> None:
+    """A private directory with the file as submitted, the plan, and the lock held."""
+    prepared = prepare(LOADED, PLANNED, tmp_path, new=False)
+    assert (prepared.earlier, prepared.to_run, prepared.change.new) == (False, 4, 8)
+    assert prepared.directory.stat().st_mode & 0o777 == 0o700
+    text = (prepared.directory / "experiment.yaml").read_text()
+    assert text == "name: small\n# submitted with --set a=1\n"
+    with pytest.raises(SweepLockedError):
+        SweepLock.take(prepared.directory)
+    prepared.lock.release()
+
+
+def test_the_same_name_continues_unless_new(tmp_path: Path) -> None:
+    """The latest sweep of the name goes on; --new makes another."""
+    first = prepare(LOADED, PLANNED, tmp_path, new=False)
+    first.lock.release()
+    again = prepare(LOADED, PLANNED, tmp_path, new=False)
+    assert (again.directory, again.earlier, again.change.kept) == (first.directory, True, 8)
+    again.lock.release()
+    new = prepare(LOADED, PLANNED, tmp_path, new=True)
+    assert new.directory != first.directory
+    new.lock.release()
+
+
+def test_a_locked_sweep_is_not_touched(tmp_path: Path) -> None:
+    """A second submit changes neither plan nor file."""
+    first = prepare(LOADED, PLANNED, tmp_path, new=False)
+    before = (first.directory / "experiment.yaml").read_bytes()
+    other = small_experiment((1,))
+    with pytest.raises(SweepLockedError):
+        prepare(Loaded("other", (), other), Planned(small_plan(other), FACTS), tmp_path, new=False)
+    assert (first.directory / "experiment.yaml").read_bytes() == before
+    assert len(views.record(first.directory).launches) == 4
+    first.lock.release()
+
+
+def test_a_sweep_that_cannot_be_read_is_not_continued(tmp_path: Path) -> None:
+    """Its results are not passed over in silence: --new is the user's decision."""
+    first = prepare(LOADED, PLANNED, tmp_path, new=False)
+    first.lock.release()
+    (first.directory / DB_FILE).write_bytes(b"garbage" * 1000)
+    with pytest.raises(UnusableError, match="cannot be read") as raised:
+        prepare(LOADED, PLANNED, tmp_path, new=False)
+    assert "--new" in str(raised.value.hint)
+    assert [row["problem"] is None for row in views.list_sweeps(tmp_path)] == [False]
+    with pytest.raises(UsageError, match="no sweep below"):
+        views.find(tmp_path, None)
+    with pytest.raises(StoreError, match="not a database"):
+        views.progress(views.find(tmp_path, "small").directory)
+
+
+def test_a_sweep_that_cannot_be_kept_leaves_no_directory(tmp_path: Path) -> None:
+    """A disk that fills up while the plan is written: exit code 3, and nothing half-made."""
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("mounts need root")
+    command = 'mount -t tmpfs -o size=100k tmpfs "$1" && exec "$2" "$3" "$1"'
+    argv = ["unshare", "-m", "sh", "-c", command, "sh", str(tmp_path), sys.executable, __file__]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    ended = subprocess.run(
+        argv, capture_output=True, text=True, timeout=60, check=False, env=environment
+    )
+    assert ended.stdout.splitlines()[:2] == ["3", "[]"], ended.stderr
+    assert "full" in ended.stdout
+
+
+def test_cancel_of_a_sweep_that_does_not_run_changes_nothing(tmp_path: Path) -> None:
+    """A finished sweep stays finished, and its lock is free again."""
+    sweep = SmallSweep(tmp_path)
+    sweep.run()
+    assert app.cancel(tmp_path, {}) is None
+    assert [run.exit_code for run in sweep.database.runs()] == [0]
+    SweepLock.take(tmp_path).release()
+
+
+def test_signalling_a_driver_that_has_just_ended_is_no_error() -> None:
+    """Between the look and the signal it may end."""
+    with subprocess.Popen(["true"]) as child:
+        child.wait()
+    app.signal_driver(child.pid)
+
+
+def test_the_driver_is_started_with_the_lock_in_a_session_of_its_own(tmp_path: Path) -> None:
+    """The child holds the lock that the parent lets go, and says in driver.log what went wrong."""
+    prepared = prepare(LOADED, PLANNED, tmp_path, new=False)
+    (prepared.directory / DB_FILE).write_bytes(b"garbage" * 1000)
+    pid = app.start_driver(prepared, dict(os.environ), keep_going=False)
+    assert os.getsid(pid) == pid
+    os.waitpid(pid, 0)
+    SweepLock.take(prepared.directory).release()
+    with pytest.raises(SweepError, match="not a database") as raised:
+        _tell(prepared.directory, pid, None)
+    assert f"the driver (pid {pid}) died" in raised.value.message
+    assert "sweep resume" in str(raised.value.hint)
+
+
+def test_following_ends_when_the_driver_has(tmp_path: Path) -> None:
+    """Shown once more after its end, so that nothing it wrote last is missed."""
+    sweep = SmallSweep(tmp_path)
+    with pytest.raises(Crashed):
+        sweep.run(crash_after=3)
+    seen: list[float] = []
+    with subprocess.Popen(["sleep", "0.3"]) as child:
+        run = app.follow(tmp_path, child.pid, lambda _: seen.append(time.monotonic()))
+    assert run is None
+    assert len(seen) >= 2
+
+
+if __name__ == "__main__":
+    results = Path(sys.argv[1])
+    try:
+        prepare(LOADED, PLANNED, results, new=False)
+    except SweepError as error:
+        print(error.exit_code)
+        print(list(results.iterdir()))
+        print(error.message)
