@@ -7,6 +7,8 @@ import os
 import sys
 from typing import Any, Dict, List
 
+from sweep.agent import wire
+
 USAGE = "usage: agent run DIR | status DIR | stop DIR | inspect JSON"
 
 
@@ -37,6 +39,7 @@ def main(argv: List[str] | None = None) -> None:
     if len(arguments) != 2:  # noqa: PLR2004 - a verb and what it is about
         print(USAGE, file=sys.stderr)
         sys.exit(2)
+    os.environ[wire.AGENT_VARIABLE] = os.path.abspath(os.path.join(__file__, "../../.."))
     try:
         answer = _verb(arguments[0], arguments[1])
     except (OSError, ValueError, TypeError, KeyError) as problem:

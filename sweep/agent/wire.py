@@ -39,6 +39,9 @@ FOOTPRINT_FILE = "footprint.json"
 OUTCOME_FILE = "outcome.json"
 
 NONCE_VARIABLE = "SWEEP_NONCE"
+AGENT_VARIABLE = "SWEEP_AGENT"
+"""In the environment of what the agent starts: the path of its own archive, which holds the
+simulated server too."""
 
 PHASES = (
     "claim", "clean", "start", "load", "ready",

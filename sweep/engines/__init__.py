@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from sweep.engines.llama_cpp import LlamaCpp
+from sweep.engines.simulator import Simulator
 from sweep.model.errors import UsageError
 from sweep.ports import Engine
 
-_ENGINES: dict[str, Engine] = {engine.kind: engine for engine in (LlamaCpp(),)}
+_ENGINES: dict[str, Engine] = {engine.kind: engine for engine in (LlamaCpp(), Simulator())}
 
 KINDS = tuple(_ENGINES)
 """Values of `engine.kind` that exist."""

@@ -1,4 +1,7 @@
-"""The agent as one file, to be put on a node: the same bytes for the same sources."""
+"""The agent as one file, to be put on a node: the same bytes for the same sources.
+
+The simulated server travels in it: whoever has the agent can rehearse.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,8 @@ _MAIN = b"from sweep.agent.main import main\n\nmain()\n"
 def agent_archive() -> tuple[str, bytes]:
     """Return the name and the bytes of the agent's .pyz; the name holds a hash of the bytes."""
     root = Path(sweep.__file__).parent
-    sources = [root / "__init__.py", *sorted((root / "agent").glob("*.py"))]
+    shipped = [*(root / "agent").glob("*.py"), *(root / "simulator").glob("*.py")]
+    sources = [root / "__init__.py", *shipped, root / "simulator" / "reference.json"]
     entries = {f"sweep/{path.relative_to(root).as_posix()}": path.read_bytes() for path in sources}
     entries["__main__.py"] = _MAIN
     buffer = io.BytesIO()

@@ -89,7 +89,9 @@ class NodeSection(Section):
 class EngineSection(Section):
     """The server that is relaunched for each configuration."""
 
-    kind: Annotated[Literal["llama.cpp"], Choice] = Field(description="The kind of server.")
+    kind: Annotated[Literal["llama.cpp", "simulator"], Choice] = Field(
+        description="The kind of server."
+    )
     model: Text = Field(
         description="Target model. A path with ./ or ../ in front counts from this file."
     )

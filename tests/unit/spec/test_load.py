@@ -384,7 +384,6 @@ def test_bytes_that_are_text() -> None:
         ("node: {host: gpu-a}", "`node.host`"),
         ("engine: {kind: sglang, model: m}", "`engine.kind: sglang`"),
         ("engine: {kind: vllm, model: m}", "`engine.kind: vllm`"),
-        ("engine: {kind: simulator, model: m}", "`engine.kind: simulator`"),
         ("engine: {kind: llama.cpp, model: m, container: x}", "`engine.container`"),
         ("engine: {kind: llama.cpp, model: m, setup: [a]}", "`engine.setup`"),
         ("profile: {every_cycles: 100}", "`profile`"),

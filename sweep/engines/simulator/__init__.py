@@ -1,0 +1,115 @@
+"""The simulated server: SGLang's arguments and API over a cost model, to rehearse with.
+
+arguments  flags: what the file may set, what sweep sets, what speculation needs
+rules      problems of an experiment, and what the server makes of a configuration
+wire       requests, answers and calls, as data for the agent
+log        lines of the server's log that mean something
+
+The server itself is `sweep.simulator`, which travels in the agent's archive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sweep.agent.wire import Answer, EngineDoc, Outcome, Request, RequestRecord
+from sweep.engines.classify import classify_outcome
+from sweep.engines.simulator import arguments, log, rules, wire
+from sweep.model.errors import Problem
+from sweep.model.experiment import Experiment, Prompt, Workload
+from sweep.model.plan import Configuration, PlannedTrial, ServerCommand
+from sweep.model.states import Failure
+from sweep.ports import Counters, Judged
+
+
+class Simulator:
+    """The engine `simulator`."""
+
+    @property
+    def kind(self) -> str:
+        """As `engine.kind` in the file."""
+        return "simulator"
+
+    def problems(self, experiment: Experiment) -> tuple[Problem, ...]:
+        """What is wrong with the experiment for this engine, before any planning."""
+        return rules.problems(experiment)
+
+    def judge(self, configuration: Configuration, experiment: Experiment) -> Judged:
+        """Apply SGLang's rules to one configuration."""
+        return rules.judge(configuration, experiment)
+
+    def server(self, configuration: Configuration, experiment: Experiment) -> ServerCommand:
+        """How a server for this configuration is started."""
+        return arguments.server(configuration, experiment)
+
+    def identity_paths(self, experiment: Experiment) -> tuple[str, ...]:
+        """Calibration files on the node."""
+        return arguments.identity_paths(experiment)
+
+    def version_argv(self, experiment: Experiment) -> tuple[str, ...]:
+        """The simulator's own --version: a hash of its sources and its own calibration."""
+        return (*arguments.command(experiment.engine.python), "--version")
+
+    def document(self, experiment: Experiment) -> EngineDoc:  # noqa: ARG002 - alike for all
+        """What the agent needs to know of this engine."""
+        return wire.document()
+
+    def request(self, workload: Workload, prompt: Prompt) -> Request:
+        """The generation request for a prompt of a workload."""
+        return wire.request(workload, prompt)
+
+    def throwaway(self, workload: Workload) -> Request:
+        """A short request unrelated to every prompt."""
+        return wire.throwaway(workload)
+
+    def answer(self, workload: Workload) -> Answer:
+        """Where things stand in the answers to this workload's requests."""
+        return wire.answer(workload.api)
+
+    def count(self, record: RequestRecord) -> Counters:
+        """Read the raw counts of one answered request: exact, from its meta_info."""
+        return Counters(
+            output_tokens=record.output_tokens,
+            cycles=record.meta.get("spec_verify_ct"),
+            drafted_tokens=record.meta.get("spec_num_proposed_drafts"),
+            accepted_tokens=record.meta.get("spec_num_correct_drafts"),
+        )
+
+    def classify_launch(self, outcome: Outcome) -> Failure | None:
+        """Name why a launch failed."""
+        return classify_outcome(outcome, log.SIGNS)
+
+    def classify_trial(
+        self, trial: PlannedTrial, records: Sequence[RequestRecord]
+    ) -> Failure | None:
+        """Speculation that was not asked for, that never ran, or that ran with other settings."""
+        cycles = sum(record.meta.get("spec_verify_ct") or 0 for record in records)
+        drafted = sum(record.meta.get("spec_num_proposed_drafts") or 0 for record in records)
+        if trial.configuration.is_baseline:
+            return _speculating_baseline() if cycles else None
+        if cycles == 0:
+            decoded = any((record.output_tokens or 0) > 1 for record in records)
+            return _never_verified() if decoded else None
+        asked = trial.configuration.num_draft_tokens
+        if asked is not None and drafted != cycles * (asked - 1):
+            return _changed(asked, drafted / cycles + 1)
+        return None
+
+
+def _speculating_baseline() -> Failure:
+    return Failure("bad_args", "the baseline speculated though it was not asked to")
+
+
+def _never_verified() -> Failure:
+    return Failure(
+        "speculation_inactive",
+        "the server answered without a single verification: its log says why (`sweep logs`)",
+    )
+
+
+def _changed(asked: int, seen: float) -> Failure:
+    return Failure(
+        "bad_args",
+        f"the server verified {seen:.3g} tokens a cycle, {asked} were asked: it changed its "
+        "arguments, and the result would be another configuration's",
+    )

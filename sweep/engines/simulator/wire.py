@@ -1,0 +1,101 @@
+"""Requests, answers and calls of SGLang's HTTP API, as data for the agent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sweep.agent.wire import Answer, EngineDoc, HttpCall, KeyPath, Request
+from sweep.engines.simulator import log
+from sweep.model.experiment import Prompt, Workload
+
+READY_TOKENS = 2
+THROWAWAY_TOKENS = 8
+THROWAWAY_TEXT = "Sunday 7 Monday 11 Tuesday 13 Wednesday 17 Thursday"
+
+_META = (
+    "spec_verify_ct",
+    "spec_num_correct_drafts",
+    "spec_num_proposed_drafts",
+    "spec_correct_drafts_histogram",
+)
+
+
+def request(workload: Workload, prompt: Prompt) -> Request:
+    """Return the streaming request for one prompt of a workload."""
+    return _request(workload, prompt, workload.max_tokens)
+
+
+def throwaway(workload: Workload) -> Request:
+    """Return a short request of the workload's own kind that shares no prefix with its prompts."""
+    return _request(workload, Prompt("throwaway", text=THROWAWAY_TEXT), THROWAWAY_TOKENS)
+
+
+def _request(workload: Workload, prompt: Prompt, max_tokens: int) -> Request:
+    if workload.api == "chat":
+        return Request(
+            "/v1/chat/completions", _chat(workload, prompt, max_tokens), prompt.prompt_id
+        )
+    if prompt.text is None:
+        raise ValueError(f"prompt {prompt.prompt_id!r} has messages, which only chat takes")
+    body = _generate(prompt.text, max_tokens, workload.temperature, workload.ignore_eos)
+    return Request("/generate", body, prompt.prompt_id)
+
+
+def _chat(workload: Workload, prompt: Prompt, max_tokens: int) -> dict[str, Any]:
+    messages = prompt.messages or (("user", prompt.text or ""),)
+    return {
+        "messages": [{"role": role, "content": content} for role, content in messages],
+        "max_tokens": max_tokens,
+        "temperature": workload.temperature,
+        "ignore_eos": workload.ignore_eos,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "return_meta_info": True,
+    }
+
+
+def _generate(text: str, max_tokens: int, temperature: float, ignore_eos: bool) -> dict[str, Any]:
+    sampling = {
+        "max_new_tokens": max_tokens,
+        "temperature": temperature,
+        "ignore_eos": ignore_eos,
+    }
+    return {"text": text, "sampling_params": sampling, "stream": True}
+
+
+def answer(api: str) -> Answer:
+    """Return where things stand in the answers; SGLang's own call counts in every chunk."""
+    if api == "chat":
+        meta: KeyPath = ["choices", 0, "meta_info"]
+        return Answer(
+            text_at=[["choices", 0, "delta", "content"], ["choices", 0, "message", "content"]],
+            output_tokens_at=[["usage", "completion_tokens"]],
+            input_tokens_at=[["usage", "prompt_tokens"]],
+            cached_tokens_at=[["usage", "prompt_tokens_details", "cached_tokens"]],
+            meta_at={name: [*meta, name] for name in _META},
+        )
+    meta = ["meta_info"]
+    return Answer(
+        text_at=[["text"]],
+        output_tokens_at=[[*meta, "completion_tokens"]],
+        input_tokens_at=[[*meta, "prompt_tokens"]],
+        cached_tokens_at=[[*meta, "cached_tokens"]],
+        tokens_so_far_at=[[*meta, "completion_tokens"]],
+        meta_at={name: [*meta, name] for name in _META},
+        text_cumulative=True,
+    )
+
+
+def document() -> EngineDoc:
+    """Return what the agent needs to know of the server."""
+    ready = _generate(THROWAWAY_TEXT, READY_TOKENS, 0.0, ignore_eos=True)
+    return EngineDoc(
+        name="simulator",
+        health=HttpCall(path="/health", name="health"),
+        ready=Request("/generate", ready, "ready"),
+        ready_answer=answer("native"),
+        flush=HttpCall(path="/flush_cache", method="POST", name="flush"),
+        scrapes=[HttpCall(path=f"/{name}", name=name) for name in ("metrics", "server_info")],
+        milestones=list(log.MILESTONES),
+        fatal=[sign.pattern for sign in log.SIGNS],
+    )
