@@ -7,6 +7,7 @@ SweepError                 base; exit code 1
 │   ├── ClaimHeldError     someone else's launch holds the GPUs
 │   └── SweepLockedError   another driver runs this sweep
 ├── NodeError              a node did not do what was asked, after start
+│   ├── NodeUnreachableError  there was no connection to it for as long as was allowed
 │   └── WireVersionError   the agent on the node speaks another version
 ├── StoreError             the sweep's database cannot be read or written
 └── InterruptedSweep       SIGINT or SIGTERM; exit code 130
@@ -72,6 +73,10 @@ class SweepLockedError(UnusableError):
 
 class NodeError(SweepError):
     """A node did not do what was asked of it."""
+
+
+class NodeUnreachableError(NodeError):
+    """There was no connection to a node for as long as was allowed; what runs there goes on."""
 
 
 class WireVersionError(NodeError):

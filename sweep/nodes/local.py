@@ -40,7 +40,7 @@ class LocalNode:
         # Two sweeps that begin at once may both ship the agent: each has a partial file of its own.
         partial = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
         try:
-            _make_private(target.parent)
+            make_private(target.parent)
             descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "wb") as stream:
                 stream.write(data)
@@ -83,7 +83,7 @@ class LocalNode:
         goal = Path(target)
         partial = goal.with_name(goal.name + ".part")
         try:
-            _make_private(goal.parent)
+            make_private(goal.parent)
             shutil.copyfile(path, partial)
             with partial.open("rb") as stream:
                 os.fsync(stream.fileno())
@@ -107,9 +107,9 @@ class LocalNode:
         return NodeError(f"{self.name}: {what}: {getattr(error, 'strerror', None) or error}")
 
 
-def _make_private(directory: Path) -> None:
+def make_private(directory: Path) -> None:
     """Make a directory and its missing parents, each with mode 0700."""
     if directory.is_dir():
         return
-    _make_private(directory.parent)
+    make_private(directory.parent)
     directory.mkdir(mode=0o700, exist_ok=True)

@@ -1,0 +1,368 @@
+"""One SSH connection to a node, through its jump hosts: files, commands, and signs of life.
+
+A link lives once: when it is lost it stays lost, everything that waits on it ends with
+LinkLostError, and a new one is made by its owner.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import paramiko
+from paramiko.sftp import SFTPError
+from paramiko.ssh_exception import IncompatiblePeer
+
+from sweep.model.errors import NodeError
+from sweep.nodes.host_keys import HostKey, KnownKey, check_host_key, known_keys
+from sweep.nodes.ssh_login import LinkLostError, log_in
+from sweep.nodes.ssh_route import Hop
+from sweep.ports import Completed
+
+_T = TypeVar("_T")
+
+# paramiko logs every lost connection with a traceback; sweep says it once, in its own words.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+
+_LOST = (paramiko.SSHException, EOFError, OSError)
+_USER_TIMEOUT_MS = 10_000
+_KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}
+_OUTPUT_LIMIT = 16 * 1024 * 1024
+_LINGER_S = 1.0
+"""How long output of a command that has ended may still arrive."""
+_SLOT_WAIT_S = 3.0
+"""A session that was closed is counted by the server for a moment more."""
+
+
+@dataclass(frozen=True)
+class Deadlines:
+    """When a silent connection counts as lost: after `ping_every_s` + `ping_s` at most.
+
+    `answer_s`: how long the node's file system may take while the connection itself answers.
+    """
+
+    ping_every_s: float = 5.0
+    ping_s: float = 5.0
+    answer_s: float = 60.0
+
+
+class Link:
+    """A connection. `close` may be called from any thread and ends whatever waits."""
+
+    def __init__(self, name: str, deadlines: Deadlines) -> None:
+        self._name = name
+        self._deadlines = deadlines
+        self._lock = threading.Lock()
+        self._lost: str | None = None
+        self._ended = threading.Event()
+        self._socket: socket.socket | None = None
+        self._transports: list[paramiko.Transport] = []
+        self._sftp: paramiko.SFTPClient | None = None
+        self._sftp_lock = threading.Lock()
+        self._exec_lock = threading.Lock()
+        self._heard = 0
+
+    # -- opening and ending --------------------------------------------------------------------
+
+    def open(self, hops: Sequence[Hop], default_identities: Sequence[str]) -> None:
+        """Connect through each hop; raises LinkLostError, or NodeError when a hop refuses."""
+        try:
+            for hop in hops:
+                self._pass(hop, default_identities)
+        except BaseException:
+            self.close()
+            raise
+        threading.Thread(target=self._watch, name=f"ssh {self._name}", daemon=True).start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether nothing is known against it."""
+        return not self._ended.is_set() and self._transports[-1].is_active()
+
+    def close(self, why: str = "closed") -> None:
+        """End the connection; everything that waits on it fails at once."""
+        with self._lock:
+            self._lost = self._lost or why
+            self._ended.set()
+            sock, transports = self._socket, self._transports[::-1]
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        for transport in transports:
+            transport.close()
+        if sock is not None:
+            sock.close()
+
+    def _pass(self, hop: Hop, default_identities: Sequence[str]) -> None:
+        """Connect to one hop, check its key and log in."""
+        try:
+            transport = self._transport(hop)
+            known = known_keys(hop.key_name, hop.known_hosts)
+            _prefer(transport, known)
+            transport.banner_timeout = hop.connect_timeout_s
+            transport.auth_timeout = hop.connect_timeout_s
+            transport.start_client(timeout=hop.connect_timeout_s)
+            shown = transport.get_remote_server_key()
+        except IncompatiblePeer as error:
+            raise NodeError(
+                f"{hop.alias}: {hop.address} and sweep share no algorithm: {error}",
+                hint="its SSH server is too old (OpenSSH 7.2 or newer is needed)",
+            ) from error
+        except _LOST as error:
+            raise LinkLostError(f"no SSH connection to {hop.address}: {_said(error)}") from error
+        offered = HostKey(shown.get_name(), shown.asbytes())
+        check_host_key(hop.alias, hop.key_name, offered, known, hop.known_hosts[0])
+        log_in(transport, hop, default_identities)
+
+    def _transport(self, hop: Hop) -> paramiko.Transport:
+        if self._transports:
+            through = self._transports[-1].open_channel(
+                "direct-tcpip",
+                (hop.hostname, hop.port),
+                ("127.0.0.1", 0),
+                timeout=hop.connect_timeout_s,
+            )
+            transport = paramiko.Transport(through)
+        else:
+            transport = paramiko.Transport(self._connected(hop))
+        with self._lock:
+            self._transports.append(transport)
+            ended = self._ended.is_set()
+        if ended:
+            transport.close()
+            raise LinkLostError("closed")
+        return transport
+
+    def _connected(self, hop: Hop) -> socket.socket:
+        """Return a TCP connection to the first address that takes one."""
+        found = socket.getaddrinfo(hop.hostname, hop.port, hop.family, socket.SOCK_STREAM)
+        failure: OSError | None = None
+        for family, kind, protocol, _, address in found:
+            sock = socket.socket(family, kind, protocol)
+            with self._lock:
+                self._socket = sock
+            try:
+                _tune(sock)
+                sock.settimeout(hop.connect_timeout_s)
+                sock.connect(address)
+            except OSError as error:
+                sock.close()
+                failure = error
+            else:
+                return sock
+            if self._ended.is_set():
+                break
+        raise failure or OSError("the name has no address")
+
+    # -- signs of life -------------------------------------------------------------------------
+
+    def heard(self) -> None:
+        """Note that the node sent something: a busy connection need not answer pings in time."""
+        self._heard += 1
+
+    def _watch(self) -> None:
+        """Ping until the link ends; a ping without an answer ends it."""
+        while not self._ended.wait(self._deadlines.ping_every_s):
+            before = self._heard
+            try:
+                answered = self._ping()
+            except _LOST as error:
+                self.close(f"the connection broke: {_said(error)}")
+                return
+            if not answered and self._heard == before:
+                self.close(f"no answer to a ping for {self._deadlines.ping_s:g} s")
+                return
+
+    def _ping(self) -> bool:
+        """Open a channel; a refusal is an answer as well."""
+        transport = self._transports[-1]
+        began = time.monotonic()
+        try:
+            transport.open_session(timeout=self._deadlines.ping_s).close()
+        except paramiko.ChannelException:
+            return True
+        except paramiko.SSHException:
+            if transport.is_active() and time.monotonic() - began >= self._deadlines.ping_s:
+                return False
+            raise
+        return True
+
+    # -- files ---------------------------------------------------------------------------------
+
+    def files(self, act: Callable[[paramiko.SFTPClient], _T]) -> _T:
+        """Do something with the node's files, one caller at a time.
+
+        OSError is the node's answer about a file; LinkLostError says that there was none.
+        """
+        with self._sftp_lock:
+            sftp = self._sftp_client()
+            try:
+                return act(sftp)
+            except TimeoutError as error:
+                self.close(f"its file system did not answer for {self._deadlines.answer_s:g} s")
+                raise self._loss(error) from error
+            except (paramiko.SSHException, EOFError, SFTPError) as error:
+                self.close(_said(error))
+                raise self._loss(error) from error
+            except OSError as error:
+                if self.alive and not sftp.sock.closed:
+                    raise
+                raise self._loss(error) from error
+
+    def _sftp_client(self) -> paramiko.SFTPClient:
+        if self._sftp is not None and not self._sftp.sock.closed:
+            return self._sftp
+        channel = self._session()
+        try:
+            channel.settimeout(self._deadlines.answer_s)
+            channel.invoke_subsystem("sftp")
+            self._sftp = paramiko.SFTPClient(channel)
+        except (*_LOST, SFTPError) as error:
+            if not self.alive or isinstance(error, TimeoutError):
+                raise self._loss(error) from error
+            channel.close()
+            raise NodeError(
+                f"{self._name}: the node offers no file transfer (SFTP): {_said(error)}",
+                hint="sshd_config needs `Subsystem sftp internal-sftp`, and start-up files of "
+                "the shell must print nothing",
+            ) from error
+        return self._sftp
+
+    # -- commands ------------------------------------------------------------------------------
+
+    def execute(self, command: bytes, what: str, timeout_s: float) -> Completed:
+        """Run a line of the login shell, one caller at a time, with empty standard input.
+
+        LinkLostError: it was not started. returncode None: it was, and the link broke.
+        """
+        with self._exec_lock:
+            channel = self._session()
+            try:
+                return self._executed(channel, command, what, timeout_s)
+            finally:
+                channel.close()
+
+    def _executed(
+        self, channel: paramiko.Channel, command: bytes, what: str, timeout_s: float
+    ) -> Completed:
+        output, errors = bytearray(), bytearray()
+        try:
+            channel.exec_command(command)
+            channel.shutdown_write()
+            self._drain(channel, output, errors, what, timeout_s)
+        except _LOST as error:
+            if self.alive:
+                raise NodeError(f"{self._name}: cannot run {what}: {_said(error)}") from error
+            return Completed(None, bytes(output), bytes(errors))
+        status = channel.recv_exit_status()
+        if status >= 0:
+            return Completed(status, bytes(output), bytes(errors))
+        if channel.eof_received and self._survives():
+            raise NodeError(f"{self._name}: {what} was ended by a signal on the node")
+        return Completed(None, bytes(output), bytes(errors))
+
+    def _survives(self) -> bool:
+        """Whether the link still answers: a command without an exit status was then killed."""
+        try:
+            return self.alive and self._ping()
+        except _LOST:
+            return False
+
+    def _drain(
+        self,
+        channel: paramiko.Channel,
+        output: bytearray,
+        errors: bytearray,
+        what: str,
+        timeout_s: float,
+    ) -> None:
+        """Take both streams until the command has ended, whoever else still holds them."""
+        readable = select.poll()
+        readable.register(channel.fileno(), select.POLLIN)
+        now_s = time.monotonic()
+        until_s, quiet_s = now_s + timeout_s, now_s
+        while True:
+            if channel.eof_received:
+                channel.status_event.wait(min(0.1, timeout_s))
+            else:
+                readable.poll(1000 * min(0.1, timeout_s))
+            exited, closed = channel.exit_status_ready(), channel.closed
+            now_s = time.monotonic()
+            if self._take(channel, output, errors, what):
+                quiet_s = now_s
+            elif closed or (exited and (channel.eof_received or now_s - quiet_s > _LINGER_S)):
+                return
+            if now_s > until_s and not exited:
+                raise NodeError(
+                    f"{self._name}: {what} did not end within {timeout_s:g} s",
+                    hint="it may still run on the node",
+                )
+
+    def _take(
+        self, channel: paramiko.Channel, output: bytearray, errors: bytearray, what: str
+    ) -> bool:
+        before = len(output) + len(errors)
+        while channel.recv_ready():
+            output += channel.recv(1 << 16)
+        while channel.recv_stderr_ready():
+            errors += channel.recv_stderr(1 << 16)
+        taken = len(output) + len(errors) - before
+        if max(len(output), len(errors)) > _OUTPUT_LIMIT:
+            raise NodeError(
+                f"{self._name}: {what} wrote more than {_OUTPUT_LIMIT >> 20} MiB of output"
+            )
+        if taken:
+            self.heard()
+        return taken > 0
+
+    def _session(self) -> paramiko.Channel:
+        """Open a session channel, waiting for a slot that an earlier one still holds."""
+        until_s = time.monotonic() + _SLOT_WAIT_S
+        while True:
+            try:
+                return self._transports[-1].open_session(timeout=self._deadlines.answer_s)
+            except paramiko.ChannelException as error:
+                if time.monotonic() > until_s:
+                    raise NodeError(
+                        f"{self._name}: the SSH server opens no further session: {error}",
+                        hint="sshd_config needs `MaxSessions 2` or more",
+                    ) from error
+                time.sleep(0.02)
+            except _LOST as error:
+                raise self._loss(error) from error
+
+    def _loss(self, error: BaseException) -> LinkLostError:
+        """Close, and return the loss with the first cause known."""
+        self.close(f"the connection broke: {_said(error)}")
+        return LinkLostError(self._lost or _said(error))
+
+
+def _said(error: BaseException) -> str:
+    return str(error) or type(error).__name__
+
+
+def _tune(sock: socket.socket) -> None:
+    """Send at once, and let the kernel notice a peer that is gone within seconds."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    options = _KEEPALIVE | {"TCP_USER_TIMEOUT": _USER_TIMEOUT_MS}
+    for name, value in options.items():
+        number = getattr(socket, name, None)  # macOS has other names for some
+        if number is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, number, value)
+
+
+def _prefer(transport: paramiko.Transport, known: Sequence[KnownKey]) -> None:
+    """Ask for a kind of host key that is known, so that another kind does not look changed."""
+    kinds = {line.key.kind for line in known if not line.marker}
+    if "ssh-rsa" in kinds:
+        kinds |= {"rsa-sha2-512", "rsa-sha2-256"}
+    options = transport.get_security_options()
+    options.key_types = sorted(options.key_types, key=lambda kind: kind not in kinds)
