@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import select
 import socket
 import threading
 import time
@@ -23,6 +22,7 @@ from paramiko.ssh_exception import IncompatiblePeer
 from sweep.model.errors import NodeError
 from sweep.nodes.host_keys import HostKey, KnownKey, check_host_key, known_keys
 from sweep.nodes.ssh_login import LinkLostError, log_in
+from sweep.nodes.ssh_output import Output, OutputError
 from sweep.nodes.ssh_route import Hop
 from sweep.ports import Completed
 
@@ -34,9 +34,6 @@ logging.getLogger("paramiko").addHandler(logging.NullHandler())
 _LOST = (paramiko.SSHException, EOFError, OSError)
 _USER_TIMEOUT_MS = 10_000
 _KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}
-_OUTPUT_LIMIT = 16 * 1024 * 1024
-_LINGER_S = 1.0
-"""How long output of a command that has ended may still arrive."""
 _SLOT_WAIT_S = 3.0
 """A session that was closed is counted by the server for a moment more."""
 
@@ -252,21 +249,24 @@ class Link:
     def _executed(
         self, channel: paramiko.Channel, command: bytes, what: str, timeout_s: float
     ) -> Completed:
-        output, errors = bytearray(), bytearray()
+        output = Output(channel, self.heard)
+        status = -1
         try:
             channel.exec_command(command)
             channel.shutdown_write()
-            self._drain(channel, output, errors, what, timeout_s)
+            output.drain(timeout_s)
+            status = channel.recv_exit_status()
+        except OutputError as error:
+            raise NodeError(
+                f"{self._name}: {what} {error}", hint="it may still run on the node"
+            ) from error
         except _LOST as error:
             if self.alive:
                 raise NodeError(f"{self._name}: cannot run {what}: {_said(error)}") from error
-            return Completed(None, bytes(output), bytes(errors))
-        status = channel.recv_exit_status()
-        if status >= 0:
-            return Completed(status, bytes(output), bytes(errors))
-        if channel.eof_received and self._survives():
+        if status < 0 and channel.eof_received and self._survives():
             raise NodeError(f"{self._name}: {what} was ended by a signal on the node")
-        return Completed(None, bytes(output), bytes(errors))
+        returncode = None if status < 0 else status
+        return Completed(returncode, bytes(output.stdout), bytes(output.stderr))
 
     def _survives(self) -> bool:
         """Whether the link still answers: a command without an exit status was then killed."""
@@ -274,53 +274,6 @@ class Link:
             return self.alive and self._ping()
         except _LOST:
             return False
-
-    def _drain(
-        self,
-        channel: paramiko.Channel,
-        output: bytearray,
-        errors: bytearray,
-        what: str,
-        timeout_s: float,
-    ) -> None:
-        """Take both streams until the command has ended, whoever else still holds them."""
-        readable = select.poll()
-        readable.register(channel.fileno(), select.POLLIN)
-        now_s = time.monotonic()
-        until_s, quiet_s = now_s + timeout_s, now_s
-        while True:
-            if channel.eof_received:
-                channel.status_event.wait(min(0.1, timeout_s))
-            else:
-                readable.poll(1000 * min(0.1, timeout_s))
-            exited, closed = channel.exit_status_ready(), channel.closed
-            now_s = time.monotonic()
-            if self._take(channel, output, errors, what):
-                quiet_s = now_s
-            elif closed or (exited and (channel.eof_received or now_s - quiet_s > _LINGER_S)):
-                return
-            if now_s > until_s and not exited:
-                raise NodeError(
-                    f"{self._name}: {what} did not end within {timeout_s:g} s",
-                    hint="it may still run on the node",
-                )
-
-    def _take(
-        self, channel: paramiko.Channel, output: bytearray, errors: bytearray, what: str
-    ) -> bool:
-        before = len(output) + len(errors)
-        while channel.recv_ready():
-            output += channel.recv(1 << 16)
-        while channel.recv_stderr_ready():
-            errors += channel.recv_stderr(1 << 16)
-        taken = len(output) + len(errors) - before
-        if max(len(output), len(errors)) > _OUTPUT_LIMIT:
-            raise NodeError(
-                f"{self._name}: {what} wrote more than {_OUTPUT_LIMIT >> 20} MiB of output"
-            )
-        if taken:
-            self.heard()
-        return taken > 0
 
     def _session(self) -> paramiko.Channel:
         """Open a session channel, waiting for a slot that an earlier one still holds."""

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
 import os
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from fakes.clock import FakeClock
 from fakes.node import FakeNode
+from fakes.sshd import Sshd
 
 from sweep.agent.procs import parse_stat
+from sweep.driver.clock import SystemClock
 from sweep.model.errors import NodeError
 from sweep.nodes.local import LocalNode
+from sweep.nodes.ssh import SshNode
 from sweep.ports import Completed, Node
 
 NASTY = [
@@ -72,11 +77,16 @@ def fake(_tmp_path: Path) -> Case:
     return Case(node, "/node", ["echo"], ["sleep", "60"], 17)
 
 
-@pytest.fixture(params=[local, fake], ids=["local", "fake"])
-def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
+@pytest.fixture(params=["local", "fake", "ssh"])
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Case]:
     """Each kind of node."""
-    made: Case = request.param(tmp_path)
-    return made
+    if request.param != "ssh":
+        yield {"local": local, "fake": fake}[request.param](tmp_path)
+        return
+    with contextlib.closing(Sshd(tmp_path / "sshd", ["MaxSessions 2"])) as server:
+        node = SshNode("node", SystemClock(), files=server.files())
+        with contextlib.closing(node):
+            yield dataclasses.replace(local(tmp_path), node=node)
 
 
 def test_a_file_is_read_as_it_was_put(case: Case) -> None:

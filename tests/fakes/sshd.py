@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,9 +27,8 @@ def make_key(path: Path, kind: str = "ed25519", passphrase: str = "") -> Path:
     return path
 
 
-def wait_until(condition: object, what: str, deadline_s: float = 10.0) -> None:
-    """Return once `condition()` is true."""
-    assert callable(condition)
+def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = 10.0) -> None:
+    """Return once the condition is true."""
     until_s = time.monotonic() + deadline_s
     while not condition():
         assert time.monotonic() < until_s, f"not within {deadline_s:g} s: {what}"
@@ -101,7 +101,8 @@ class Sshd:
 
     def start(self) -> None:
         """Start it and wait until it listens."""
-        Path("/run/sshd").mkdir(exist_ok=True) if os.geteuid() == 0 else None
+        if os.geteuid() == 0:
+            Path("/run/sshd").mkdir(exist_ok=True)
         config = self.directory / "sshd_config"
         config.write_text(
             "\n".join([
@@ -137,8 +138,8 @@ class Sshd:
         assert self.process.poll() is None, self.log.read_text()
         return (self.directory / "pid").exists()
 
-    def stop(self) -> None:
-        """End it with every connection; `start` makes it listen on the same port again."""
+    def close(self) -> None:
+        """End it with every connection; `start` makes it listen there again."""
         if self.process is None:
             return
         connections = self.connections()
@@ -171,10 +172,8 @@ class Sshd:
 
 
 def _send(pid: int, number: signal.Signals) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
-    except ProcessLookupError:
-        pass
 
 
 def _sshd_below(pid: int) -> list[int]:
