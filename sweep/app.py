@@ -44,6 +44,8 @@ from sweep.store.directory import (
 from sweep.store.sweep_db import AttemptRow, PlanChange, RunRow, SweepDb
 
 _FOLLOW_S = 0.2
+_SHOW_S = 1.0
+"""A follower on the node itself must not take its cores: it reads the database this seldom."""
 _TAIL_LINES = 15
 _LOAD_BYTES_PER_S = 0.6e9
 _LOAD_S = 900.0
@@ -252,10 +254,14 @@ def follow(
 ) -> RunRow | None:
     """Show progress until the driver with this pid has ended, or the caller was `interrupted`;
     return its run, None when it never recorded one."""
+    shown_s = float("-inf")
     while True:
         alive = _exists(driver_pid)  # looked at first: what it wrote before its end is shown
-        show(views.progress(directory))
-        if not alive or interrupted():
+        ended = not alive or interrupted()
+        if ended or time.monotonic() - shown_s >= _SHOW_S:
+            show(views.progress(directory))
+            shown_s = time.monotonic()
+        if ended:
             return _run_of(directory, driver_pid)
         time.sleep(_FOLLOW_S)
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sweep.analysis.verdict import Verdict
 
 _FOLLOW_S = 0.2
+_SHOW_S = 1.0
 _REPORT_FILE = "report.html"
 _LOG_CHUNK_BYTES = 1 << 20
 
@@ -73,7 +74,7 @@ def watch(directory: Path, show: Callable[[Progress], None]) -> None:
         show(now)
         if not now.driver_alive:
             return
-        time.sleep(_FOLLOW_S)
+        time.sleep(_SHOW_S)
 
 
 def summary_json(now: Progress) -> dict[str, Any]:

@@ -91,7 +91,10 @@ def read_progress(database: SweepDb, now_utc: str, *, driver_alive: bool) -> Pro
         runs = database.runs()
         events = {
             (row.launch_id, row.attempt): database.seen_lines(
-                row.launch_id, row.attempt, EVENTS_FILE
+                row.launch_id,
+                row.attempt,
+                EVENTS_FILE,
+                ends_only=row.state is not LaunchState.RUNNING,
             )
             for row in attempts
         }

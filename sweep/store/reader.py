@@ -105,15 +105,15 @@ class SweepReader:
         )
         return [str(row["text"]) for row in rows]
 
-    def seen_lines(self, launch_id: str, attempt: int, name: str) -> list[tuple[str, str]]:
-        """Return the recorded lines of one file with the controller's time of reading, UTC."""
-        rows = self._connection.rows(
-            "SELECT text, seen_utc FROM line WHERE launch_id = ? AND attempt = ? AND name = ? "
-            "ORDER BY n",
-            launch_id,
-            attempt,
-            name,
-        )
+    def seen_lines(
+        self, launch_id: str, attempt: int, name: str, *, ends_only: bool
+    ) -> list[tuple[str, str]]:
+        """Return the recorded lines of one file, or just the first and the last, with the
+        controller's time of reading, UTC."""
+        where = "FROM line WHERE launch_id = ?1 AND attempt = ?2 AND name = ?3"
+        ends = f" AND n IN (0, (SELECT max(n) {where}))" if ends_only else ""
+        statement = f"SELECT text, seen_utc {where}{ends} ORDER BY n"
+        rows = self._connection.rows(statement, launch_id, attempt, name)
         return [(str(row["text"]), str(row["seen_utc"])) for row in rows]
 
     def experiment(self) -> Experiment:
