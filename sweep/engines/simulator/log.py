@@ -50,7 +50,7 @@ SIGNS = (
         "another process has the port",
     ),
     LogSign(
-        "arguments",
+        "bad_arguments",
         r"error: unrecognized arguments|error: argument |simulator: error:",
         "bad_args",
         "the server does not take an argument or its value",

@@ -1,0 +1,213 @@
+"""The simulated server, measured like any other: through the agent and the store."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes.launching import Bench, LaunchUnderTest
+from fakes.machine import Machine, workload
+
+from sweep.agent import wire
+from sweep.driver.documents import trial_document
+from sweep.engines.simulator import Simulator
+from sweep.model.experiment import EngineSpec, Experiment, Prompt, Repeats, Workload
+from sweep.model.plan import Configuration, PlannedTrial
+from sweep.simulator import faults
+
+PROMPT = "Write a guide to B-trees in Rust for a programmer who knows binary trees well."
+
+
+def simulated(machine: Machine, load_speedup: int, **sections: Any) -> Path:
+    """Write an experiment on the simulated server."""
+    engine = {
+        "kind": "simulator",
+        "python": sys.executable,
+        "model": "target",
+        "draft_model": "draft",
+        "algorithm": "EAGLE3",
+        "args": {"load-speedup": load_speedup},
+        "env": {"EAGLE3_PROFILE": "1"},
+    }
+    return machine.experiment([1], engine=engine, **sections)
+
+
+def rows(machine: Machine) -> list[dict[str, Any]]:
+    """The exported table."""
+    table: list[dict[str, Any]] = json.loads(machine.run("export", "--format", "json").text)
+    return table
+
+
+def verify_shares(log: Path) -> list[float]:
+    """Percent of the cycle that verification takes, from every block of the profiler."""
+    return [float(share) for share in re.findall(r"Target verify: .*\( *(.+)%\)", log.read_text())]
+
+
+def test_the_reference_case_is_reproduced(machine: Machine) -> None:
+    """Four throughputs within 3 %, verification 95 to 96 % of the cycle, the same winner."""
+    file = simulated(
+        machine,
+        3000,
+        sweep={
+            "num_steps": [2, 5, 10],
+            "nccl": {"default": {}, "low-latency": {"NCCL_PROTO": "LL"}},
+        },
+        exclude=[{"variant": "low-latency", "num_steps": steps} for steps in (5, 10)],
+        baseline=True,
+        workloads=[workload("guide", prompts=[PROMPT], max_tokens=150)],
+    )
+    assert machine.inline_to_end("submit", file) == 0, machine.inline_log()
+    table = rows(machine)
+    found = {(row["num_steps"], row["variant"], row["role"]): row for row in table}
+    rates = {key: row["output_tok_s"] for key, row in found.items()}
+    assert rates[None, "default", "baseline_first"] == pytest.approx(88.8, rel=0.03)
+    assert rates[None, "default", "baseline_last"] == pytest.approx(88.8, rel=0.03)
+    assert rates[5, "default", "main"] == pytest.approx(71, rel=0.03)
+    assert rates[10, "default", "main"] == pytest.approx(60, rel=0.03)
+    assert rates[2, "low-latency", "main"] == pytest.approx(94, rel=0.03)
+    assert max(rates, key=lambda key: rates[key]) == (2, "low-latency", "main")
+    for row in table:
+        assert "simulated" in row["flags"]
+        assert row["engine_version"].startswith("simulator ")
+        assert row["same_as_baseline_share"] == 1.0
+    drafting = found[5, "default", "main"]
+    assert drafting["drafted_tokens"] == 5 * drafting["cycles"]
+    assert drafting["accept_length"] == pytest.approx(2.12, rel=0.03)
+    assert drafting["break_even_accept_length"] == pytest.approx(29.9 / 11.245, rel=0.03)
+    fetched = machine.attempts(5)[-1].fetched
+    assert fetched is not None
+    shares = verify_shares(Path(fetched) / wire.LOG_FILE)
+    assert shares
+    assert all(95 <= share <= 96 for share in shares)
+    machine.require_quiet()
+
+
+def test_each_fault_has_its_class(machine: Machine) -> None:
+    """Every one in one sweep; those that a tool must bear are measured all the same."""
+    classes = {
+        "oom": ({"fail": "oom"}, "oom"),
+        "memory-fraction": ({"fail": "memory_fraction"}, "oom"),
+        "nccl": ({"fail": "nccl"}, "nccl_hang"),
+        "graph-capture": ({"fail": "graph_capture"}, "graph_capture"),
+        "port": ({"fail": "port"}, "port_in_use"),
+        "bad-args": ({"fail": "bad_args"}, "bad_args"),
+        "missing-file": ({"fail": "missing_file"}, "missing_file"),
+        "unknown-fault": ({"no_such_fault": 1}, "bad_args"),
+        "exit": ({"exit_at_s": 0, "exit_code": 3, "exit_message": "farewell"}, "unknown"),
+        "unready": ({"unready_s": 3600}, "load_timeout"),
+        "hang-load": ({"hang_load": True}, "stalled"),
+        "hang-generate": ({"hang_generate": True}, "not_ready"),
+        "stall": ({"stall_after": 3}, "stalled"),
+        "errors": ({"error_every": 3}, "request_errors"),
+        "dies": ({"die_in_request": 4}, "server_died"),
+        "no-usage": ({"no_usage": True}, "short_output"),
+        "inactive": ({"no_speculation": True}, "speculation_inactive"),
+        "changed": ({"changed": {"speculative_num_steps": 4}}, "bad_args"),
+        "port-late": ({"port_late_s": 0.3, "unready_s": 0.3}, None),
+        "slow-first": ({"first_request_delay_s": 0.5}, None),
+        "chunks": ({"chunk_tokens": 9}, None),
+        "lifetime": ({"lifetime_cycles": 1000}, None),
+        "busy-flush": ({"flush_busy": 2}, None),
+        "flood": ({"log_flood_bytes": 3_000_000}, None),
+    }
+    variants = {
+        name: {"env": {faults.VARIABLE: json.dumps(fault)}} for name, (fault, _) in classes.items()
+    }
+    file = simulated(
+        machine,
+        9000,
+        sweep={"num_steps": [2], "variants": variants},
+        exclude=[{"variant": "default"}],
+        workloads=[workload("two", prompts=["one prompt", "and another"], max_tokens=16)],
+        timeouts={"load": "5s", "stall": "3s", "request": "2s", "claim": "20s"},
+    )
+    code = machine.inline_to_end("submit", file, keep_going=True)
+    assert code == 1, machine.inline_log()
+    found = {row["variant"]: row for row in rows(machine)}
+    assert {name: row["failure_class"] for name, row in found.items()} == {
+        name: failure_class for name, (_, failure_class) in classes.items()
+    }
+    good = [found[name] for name, (_, failure_class) in classes.items() if failure_class is None]
+    assert {row["state"] for row in good} == {"ok"}
+    # The same prompts and seed: counts do not depend on what else went wrong.
+    assert len({(row["cycles"], row["accepted_tokens"]) for row in good}) == 1
+    assert found["lifetime"]["accept_length"] < 3.9
+    assert "changed its arguments" in found["changed"]["reason"]
+    machine.require_quiet()
+
+
+def launch(bench: Bench, fault: dict[str, Any], **fields: Any) -> LaunchUnderTest:
+    """Start the simulated server by the agent, for one short trial."""
+    engine = Simulator()
+    prompts = (Prompt("1", text="one"), Prompt("2", text="two"))
+    guide = Workload("guide", prompts, max_tokens=8, repeats=Repeats(2, 2, 0.5))
+    spec = EngineSpec(
+        "simulator", "m", python=sys.executable, draft_model="d", args={"load-speedup": 9000}
+    )
+    experiment = Experiment("e", spec, (guide,))
+    asked = Configuration("EAGLE3", 2, 1, 3)
+    server = engine.server(asked, experiment)
+    trial = PlannedTrial("t", "c", asked, replace(guide, **fields), 1)
+    return bench.launch(
+        argv=list(server.argv),
+        port_at=server.port_at,
+        env={faults.VARIABLE: json.dumps(fault)},
+        engine=engine.document(experiment),
+        trials=[trial_document(trial, engine)],
+        simulated=True,
+    )
+
+
+@pytest.mark.parametrize("how", ["same-group", "own-session"])
+def test_a_process_left_behind_is_ended(tmp_path: Path, how: str) -> None:
+    """It ignores SIGTERM and holds the port, in the server's group or in a session of its own."""
+    bench = Bench(tmp_path)
+    try:
+        started = launch(bench, {"grandchild": how, "ignore_term": True})
+        outcome = started.outcome()
+        assert (outcome.end, outcome.clean) == ("done", True)
+        assert started.events("stopped")[0]["how"] == "kill"
+        assert "grandchild" in (started.directory / wire.LOG_FILE).read_text()
+        assert started.ours() == []
+    finally:
+        bench.close()
+
+
+def test_what_it_was_started_with_can_be_seen(tmp_path: Path) -> None:
+    """Command line, environment and nonce, byte by byte."""
+    bench = Bench(tmp_path)
+    try:
+        dump = tmp_path / "dump.json"
+        started = launch(bench, {"dump": str(dump)})
+        assert started.outcome().end == "done"
+        seen = json.loads(dump.read_text())
+        assert seen["argv"][1:3] == ["--port", str(started.event("server_started")["port"])]
+        assert seen["env"][wire.NONCE_VARIABLE] == started.doc.nonce
+        assert seen["env"][wire.AGENT_VARIABLE] == str(bench.archive)
+    finally:
+        bench.close()
+
+
+def test_chat_counts_what_the_native_call_counts(tmp_path: Path) -> None:
+    """Text and usage come by other keys; counts are those of the same cycles."""
+    bench = Bench(tmp_path)
+    try:
+        started = launch(bench, {}, api="chat")
+        assert started.outcome().end == "done"
+        lines = (started.directory / wire.REQUESTS_FILE).read_text().splitlines()
+        records = [record for record in map(wire.decode_request, lines) if record.role == "measure"]
+        assert len(records) == 4
+        for record in records:
+            counts = Simulator().count(record)
+            assert (record.error, counts.output_tokens) == (None, 8)
+            assert counts.cycles is not None
+            assert counts.accepted_tokens is not None
+            assert counts.drafted_tokens == 2 * counts.cycles
+            assert 8 <= 1 + counts.cycles + counts.accepted_tokens <= 10
+    finally:
+        bench.close()
