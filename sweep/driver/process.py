@@ -16,6 +16,7 @@ from sweep.agent import procs, wire
 from sweep.driver.clock import SystemClock
 from sweep.driver.inline_lanes import InlineLanes
 from sweep.driver.lanes import Lanes
+from sweep.driver.ray_files import remove_abandoned
 from sweep.driver.sweep_run import RunResult, RunSetup, SweepRun
 from sweep.engines import engine
 from sweep.model.errors import StoreError, SweepError
@@ -71,6 +72,7 @@ def stop_what_runs(directory: Path, lock: SweepLock, environment: Mapping[str, s
     def lanes(factories: Mapping[str, partial[LocalNode]], clock: Clock) -> Lanes:
         return InlineLanes({name: factory() for name, factory in factories.items()}, clock)
 
+    remove_abandoned()
     run = Drive(directory, lock, environment, keep_going=False)
     return run.to_end(lanes, lambda: "cancel", report=False)
 

@@ -139,7 +139,7 @@ class RayLanes:
         with ThreadPoolExecutor(1, thread_name_prefix="bring") as other:
             if task is not None and not task.stop_at_once and not self._cancelled:
                 other.submit(_bring, self._factories[node], self._clock, task)
-            os.environ.update(_ENVIRONMENT)
+            os.environ.update(_ENVIRONMENT | self._files.environment)
             for name in _REMOVED:
                 os.environ.pop(name, None)
             import ray  # noqa: PLC0415

@@ -1,15 +1,24 @@
-"""The directory of a private Ray: made for one driver, deleted at its end, or by a later driver."""
+"""The directory of a private Ray: made for one driver, deleted at its end, or by a later driver.
+
+After SIGKILL for a driver, two of Ray's processes linger for a minute. They carry the name of
+the directory in their environment, so a later driver ends exactly them.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 
+from sweep.agent import procs
+from sweep.agent.ours import send
+
 _PREFIX = "sweep-ray-"
 _LOCK = "driver.lock"
+_MARK = "SWEEP_RAY_FILES"
 
 
 class RayFiles:
@@ -27,6 +36,11 @@ class RayFiles:
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         unnamed.rename(self.path / _LOCK)
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """What every process of this Ray must carry; SPT_NOENV keeps it readable there."""
+        return {_MARK: str(self.path), "SPT_NOENV": "1"}
+
     def delete(self) -> None:
         """Delete the directory; what cannot be deleted stays."""
         shutil.rmtree(self.path, ignore_errors=True)
@@ -34,7 +48,8 @@ class RayFiles:
 
 
 def remove_abandoned() -> None:
-    """Delete this user's directories of dead drivers; one without a lock is left alone."""
+    """Delete this user's directories of dead drivers, and end what is left of their Ray; a
+    directory without a lock is left alone."""
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:
             if path.lstat().st_uid != os.geteuid() or path.is_symlink():
@@ -47,6 +62,14 @@ def remove_abandoned() -> None:
         except BlockingIOError:
             continue
         else:
+            _end_processes(f"{_MARK}={path}".encode())
             shutil.rmtree(path, ignore_errors=True)
         finally:
             os.close(lock)
+
+
+def _end_processes(entry: bytes) -> None:
+    """Kill every process with this entry in its environment."""
+    for process in procs.snapshot().values():
+        if not process.dead and procs.carries(process.pid, entry):
+            send(process, signal.SIGKILL)
