@@ -14,6 +14,7 @@ import termios
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 from fakes.machine import Machine, eventually, finished, gone, kill
@@ -27,7 +28,7 @@ QUESTION = b"[s/b]"
 def require_stopped(machine: Machine, server: procs.Identity, *, ray_directories: int = 0) -> None:
     """The launch is interrupted, its server and everything else is gone, the database whole."""
     assert not procs.alive(server)
-    machine.require_quiet(ray_directories=ray_directories)
+    machine.require_quiet()
     with machine.database() as database:
         attempt = database.attempts()[-1]
         states = {state.value for state, _, _ in database.trial_states().values()}
@@ -57,9 +58,7 @@ def test_signals_stop_the_sweep_in_good_order(machine: Machine) -> None:
         machine.serve_with(options)
         following = machine.start(*arguments)
         eventually(lambda: len(machine.sweeps()) == 2)
-        run = eventually(lambda: running(machine))
-        machine.wait_for_phase(1, phase)
-        eventually(lambda run=run: machine.attempts(1)[-1].run == run)
+        eventually(partial(started_again, machine))
         machine.wait_for_phase(1, phase)
         server = machine.server(1)
         for number in numbers:
@@ -70,8 +69,7 @@ def test_signals_stop_the_sweep_in_good_order(machine: Machine) -> None:
         require_stopped(machine, server)
         arguments = ("resume",)
     machine.serve_with("--rate 2000")
-    ended = machine.run("resume")
-    assert ended.code == 0, ended.text
+    assert machine.inline_to_end("resume") == 0
     assert machine.outcome() == expected
     machine.require_quiet()
 
@@ -207,9 +205,9 @@ def test_detached_sweeps_are_shown_and_cancelled(machine: Machine) -> None:
     assert procs.alive(server)
     cancelled = machine.run("cancel")
     assert cancelled.code == 0, cancelled.text
-    require_stopped(machine, server, ray_directories=1)  # of the driver that was killed
+    require_stopped(machine, server)
     machine.serve_with("--rate 2000")
     ended = machine.run("resume")
     assert ended.code == 0, ended.text
     assert machine.states() == {"ok": 2}
-    machine.require_quiet()  # the next driver has deleted it
+    machine.require_quiet()

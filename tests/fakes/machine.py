@@ -289,7 +289,7 @@ class Machine:
         """Session directories of Ray that are still there."""
         return list(self._temporary.glob("sweep-ray-*"))
 
-    def require_quiet(self, *, ray_directories: int = 0) -> None:
+    def require_quiet(self) -> None:
         """Fail, naming it, if anything of any sweep still runs, is held or listens."""
         with contextlib.suppress(AssertionError):
             eventually(lambda: not self.processes(), 15)
@@ -300,7 +300,7 @@ class Machine:
         assert [port for port in self._ports() if procs.listening_sockets(port)] == []
         new_shm = set(shm_names()) - self._shm_before
         assert new_shm - shm_held_by(list(procs.snapshot())) == set()
-        assert len(self.ray_directories()) == ray_directories
+        assert self.ray_directories() == []
 
     def _ports(self) -> set[int]:
         """Ports of every server that any sweep recorded."""
