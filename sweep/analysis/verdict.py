@@ -70,7 +70,10 @@ def verdict(frame: pd.DataFrame, experiment: Experiment) -> Verdict:
     """Judge the table of an experiment; works with any rows, even none."""
     ranked = [_judge(rows, experiment) for _, rows in frame.groupby(PLACE, sort=False)]
     places = tuple(sorted(ranked, key=lambda place: not place.is_objective))
-    return Verdict(_summary(places, frame), places, find_warnings(frame))
+    summary = _summary(places, frame)
+    if experiment.engine.kind == "simulator":
+        summary = f"SIMULATED, so nothing here says anything of real hardware. {summary}"
+    return Verdict(summary, places, find_warnings(frame))
 
 
 @dataclass(frozen=True)

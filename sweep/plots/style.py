@@ -75,6 +75,14 @@ def new_figure(width_in: float, height_in: float, title: str, note: str = "") ->
     return figure
 
 
+def mark_simulated(figure: Figure) -> None:
+    """Write across the top right corner that no real server was measured."""
+    figure.text(
+        0.992, 0.992, "SIMULATED", ha="right", va="top", fontsize=SMALL_SIZE,
+        fontweight="bold", color=ALERT, bbox={"facecolor": SURFACE, "edgecolor": ALERT},
+    )  # fmt: skip
+
+
 def dress(axes: Axes, title: str = "") -> None:
     """Give axes the common look; `title` stands at the left above them."""
     axes.set_facecolor(SURFACE)

@@ -11,7 +11,7 @@ from sweep.analysis.timeline import attempt_lines
 from sweep.analysis.verdict import Verdict, verdict
 from sweep.model.record import SweepRecord
 from sweep.plots.accept_length import accept_length
-from sweep.plots.style import render
+from sweep.plots.style import mark_simulated, render
 from sweep.plots.throughput import throughput
 from sweep.plots.timeline import timeline
 from sweep.report.chunks import read_gaps
@@ -40,6 +40,8 @@ def write_report(record: SweepRecord, directory: Path, count: Count) -> Verdict:
     plots_dir.mkdir(parents=True, exist_ok=True)
     plots = []
     for name, (figure, shape) in figures.items():
+        if record.experiment.engine.kind == "simulator":
+            mark_simulated(figure)
         drawn = render(figure, name)
         _write(plots_dir / f"{name}.svg", drawn.svg.encode())
         _write(plots_dir / f"{name}.png", drawn.png)

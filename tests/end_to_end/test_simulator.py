@@ -73,7 +73,7 @@ def test_the_reference_case_is_reproduced(machine: Machine) -> None:
     assert max(rates, key=lambda key: rates[key]) == (2, "low-latency", "main")
     for row in table:
         assert "simulated" in row["flags"]
-        assert row["engine_version"].startswith("simulator ")
+        assert row["engine"] == "simulator"
         assert row["same_as_baseline_share"] == 1.0
     drafting = found[5, "default", "main"]
     assert drafting["drafted_tokens"] == 5 * drafting["cycles"]
@@ -100,10 +100,9 @@ def test_each_fault_has_its_class(machine: Machine) -> None:
         "unknown-fault": ({"no_such_fault": 1}, "bad_args"),
         "exit": ({"exit_at_s": 0, "exit_code": 3, "exit_message": "farewell"}, "unknown"),
         "unready": ({"unready_s": 3600}, "load_timeout"),
-        "hang-load": ({"hang_load": True}, "stalled"),
         "hang-generate": ({"hang_generate": True}, "not_ready"),
         "stall": ({"stall_after": 3}, "stalled"),
-        "errors": ({"error_every": 3}, "request_errors"),
+        "errors": ({"error_every": 5}, "request_errors"),
         "dies": ({"die_in_request": 4}, "server_died"),
         "no-usage": ({"no_usage": True}, "short_output"),
         "inactive": ({"no_speculation": True}, "speculation_inactive"),
@@ -124,7 +123,7 @@ def test_each_fault_has_its_class(machine: Machine) -> None:
         sweep={"num_steps": [2], "variants": variants},
         exclude=[{"variant": "default"}],
         workloads=[workload("two", prompts=["one prompt", "and another"], max_tokens=16)],
-        timeouts={"load": "5s", "stall": "3s", "request": "2s", "claim": "20s"},
+        timeouts={"load": "4s", "stall": "60s", "request": "2s", "claim": "20s"},
     )
     code = machine.inline_to_end("submit", file, keep_going=True)
     assert code == 1, machine.inline_log()
@@ -160,6 +159,9 @@ def launch(bench: Bench, fault: dict[str, Any], **fields: Any) -> LaunchUnderTes
         engine=engine.document(experiment),
         trials=[trial_document(trial, engine)],
         simulated=True,
+        deadlines=wire.Deadlines(
+            claim_s=5, load_s=20, stall_s=2, request_s=10, launch_s=60, stop_s=1, verify_s=5
+        ),
     )
 
 
@@ -174,6 +176,19 @@ def test_a_process_left_behind_is_ended(tmp_path: Path, how: str) -> None:
         assert started.events("stopped")[0]["how"] == "kill"
         assert "grandchild" in (started.directory / wire.LOG_FILE).read_text()
         assert started.ours() == []
+    finally:
+        bench.close()
+
+
+def test_a_load_that_hangs_is_a_stall(tmp_path: Path) -> None:
+    """Noticed by silence, long before the load's deadline."""
+    bench = Bench(tmp_path)
+    try:
+        outcome = launch(bench, {"hang_load": True}).outcome()
+        failure = Simulator().classify_launch(outcome)
+        assert failure is not None
+        assert (outcome.end, outcome.phase) == ("stalled", "load")
+        assert failure.failure_class == "stalled"
     finally:
         bench.close()
 
