@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import paramiko
+from paramiko.sftp import CMD_DATA, CMD_READ, int64
 
 BLOCK = 32 * 1024
 """What every SFTP server sends in one answer."""
+_AT_ONCE = 64
+"""Requests on their way at a time, as many as OpenSSH's own client sends."""
 
 
 def put_file(sftp: paramiko.SFTPClient, path: str, partial: str, data: bytes) -> None:
@@ -42,7 +46,7 @@ def read_file(
     """
     try:
         with sftp.open(path, "rb") as stream:
-            return b"".join(_blocks(stream, offset, limit, heard))
+            return b"".join(_blocks(sftp, stream, offset, limit, heard))
     except FileNotFoundError:
         return None
     except OSError:
@@ -53,22 +57,63 @@ def read_file(
 
 
 def _blocks(
-    stream: paramiko.SFTPFile, offset: int, limit: int | None, heard: Callable[[], None]
+    sftp: paramiko.SFTPClient,
+    stream: paramiko.SFTPFile,
+    offset: int,
+    limit: int | None,
+    heard: Callable[[], None],
 ) -> Iterator[bytes]:
     """Yield what is read: one block, and when there is more, the rest by requests at once."""
-    first = BLOCK if limit is None else min(limit, BLOCK)
     stream.seek(offset)
-    block = stream.read(first)
+    block = stream.read(BLOCK if limit is None else min(limit, BLOCK))
     heard()
     yield block
     if len(block) < BLOCK:
         return
     end = stream.stat().st_size or 0
     end = end if limit is None else min(end, offset + limit)
-    starts = range(offset + BLOCK, end, BLOCK)
-    for block in stream.readv([(start, min(BLOCK, end - start)) for start in starts]):
-        heard()
-        yield block
+    position = offset + BLOCK
+    while position < end:
+        answers = _Answers(sftp, stream.handle, position, min(end, position + _AT_ONCE * BLOCK))
+        for block in answers.blocks(heard):
+            yield block
+            position += len(block)
+            if len(block) < BLOCK:  # what was asked for behind it would leave a gap
+                break
+        if not block:
+            return
+
+
+class _Answers:
+    """Read requests sent at once. paramiko's own way of doing so leaves a thread behind that
+    prints a traceback when the connection breaks, so its messages are used here directly.
+    """
+
+    def __init__(self, sftp: Any, handle: Any, start: int, end: int) -> None:
+        self._sftp = sftp
+        self._answers: dict[int, bytes] = {}
+        self._numbers = [
+            sftp._async_request(self, CMD_READ, handle, int64(at), min(BLOCK, end - at))  # noqa: SLF001 - see above
+            for at in range(start, end, BLOCK)
+        ]
+
+    def blocks(self, heard: Callable[[], None]) -> Iterator[bytes]:
+        """Yield them in order up to the end of the file."""
+        for number in self._numbers:
+            while number not in self._answers:
+                self._sftp._read_response()  # noqa: SLF001 - see above
+                heard()
+            yield self._answers.pop(number)
+
+    def _async_response(self, kind: int, message: Any, number: int) -> None:
+        """Called by paramiko with an answer: data, or a status such as the end of the file."""
+        if kind == CMD_DATA:
+            self._answers[number] = message.get_binary()
+            return
+        try:
+            self._sftp._convert_status(message)  # noqa: SLF001 - see above
+        except EOFError:
+            self._answers[number] = b""
 
 
 def _make_private(sftp: paramiko.SFTPClient, directory: str) -> None:

@@ -24,6 +24,7 @@ from sweep.nodes.host_keys import HostKey, KnownKey, check_host_key, known_keys
 from sweep.nodes.ssh_login import LinkLostError, log_in
 from sweep.nodes.ssh_output import Output, OutputError
 from sweep.nodes.ssh_route import Hop
+from sweep.nodes.ssh_socket import connect
 from sweep.ports import Completed
 
 _T = TypeVar("_T")
@@ -32,8 +33,6 @@ _T = TypeVar("_T")
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 _LOST = (paramiko.SSHException, EOFError, OSError)
-_USER_TIMEOUT_MS = 10_000
-_KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}
 _SLOT_WAIT_S = 3.0
 """A session that was closed is counted by the server for a moment more."""
 
@@ -128,7 +127,7 @@ class Link:
             )
             transport = paramiko.Transport(through)
         else:
-            transport = paramiko.Transport(self._connected(hop))
+            transport = paramiko.Transport(connect(hop, self._began))
         with self._lock:
             self._transports.append(transport)
             ended = self._ended.is_set()
@@ -137,26 +136,12 @@ class Link:
             raise LinkLostError("closed")
         return transport
 
-    def _connected(self, hop: Hop) -> socket.socket:
-        """Return a TCP connection to the first address that takes one."""
-        found = socket.getaddrinfo(hop.hostname, hop.port, hop.family, socket.SOCK_STREAM)
-        failure: OSError | None = None
-        for family, kind, protocol, _, address in found:
-            sock = socket.socket(family, kind, protocol)
-            with self._lock:
-                self._socket = sock
-            try:
-                _tune(sock)
-                sock.settimeout(hop.connect_timeout_s)
-                sock.connect(address)
-            except OSError as error:
-                sock.close()
-                failure = error
-            else:
-                return sock
+    def _began(self, sock: socket.socket) -> None:
+        """Note a socket before it connects, so that `close` can interrupt that."""
+        with self._lock:
+            self._socket = sock
             if self._ended.is_set():
-                break
-        raise failure or OSError("the name has no address")
+                sock.close()
 
     # -- signs of life -------------------------------------------------------------------------
 
@@ -179,17 +164,26 @@ class Link:
 
     def _ping(self) -> bool:
         """Open a channel; a refusal is an answer as well."""
-        transport = self._transports[-1]
-        began = time.monotonic()
         try:
-            transport.open_session(timeout=self._deadlines.ping_s).close()
-        except paramiko.ChannelException:
-            return True
-        except paramiko.SSHException:
-            if transport.is_active() and time.monotonic() - began >= self._deadlines.ping_s:
-                return False
-            raise
+            channel = self._opened(self._deadlines.ping_s)
+        except TimeoutError:
+            return False
+        if channel is not None:
+            channel.close()
         return True
+
+    def _opened(self, timeout_s: float) -> paramiko.Channel | None:
+        """Return a new session channel; None: the server refused it. TimeoutError: no answer."""
+        transport, began_s = self._transports[-1], time.monotonic()
+        try:
+            return transport.open_session(timeout=timeout_s)
+        except _LOST as error:
+            if not transport.is_active():
+                raise
+            if time.monotonic() - began_s >= timeout_s:
+                raise TimeoutError(f"no answer for {timeout_s:g} s") from error
+            # The kind of error says nothing: threads that open at once may get each other's.
+            return None
 
     # -- files ---------------------------------------------------------------------------------
 
@@ -222,7 +216,7 @@ class Link:
             channel.invoke_subsystem("sftp")
             self._sftp = paramiko.SFTPClient(channel)
         except (*_LOST, SFTPError) as error:
-            if not self.alive or isinstance(error, TimeoutError):
+            if isinstance(error, TimeoutError) or not self._survives():
                 raise self._loss(error) from error
             channel.close()
             raise NodeError(
@@ -261,7 +255,7 @@ class Link:
                 f"{self._name}: {what} {error}", hint="it may still run on the node"
             ) from error
         except _LOST as error:
-            if self.alive:
+            if self._survives():
                 raise NodeError(f"{self._name}: cannot run {what}: {_said(error)}") from error
         if status < 0 and channel.eof_received and self._survives():
             raise NodeError(f"{self._name}: {what} was ended by a signal on the node")
@@ -269,7 +263,10 @@ class Link:
         return Completed(returncode, bytes(output.stdout), bytes(output.stderr))
 
     def _survives(self) -> bool:
-        """Whether the link still answers: a command without an exit status was then killed."""
+        """Whether the link still answers: what failed on it then failed by itself.
+
+        `alive` may say so for a moment longer, while paramiko ends the channels one by one.
+        """
         try:
             return self.alive and self._ping()
         except _LOST:
@@ -277,19 +274,21 @@ class Link:
 
     def _session(self) -> paramiko.Channel:
         """Open a session channel, waiting for a slot that an earlier one still holds."""
-        until_s = time.monotonic() + _SLOT_WAIT_S
+        until_s, pause_s = time.monotonic() + _SLOT_WAIT_S, 0.01
         while True:
             try:
-                return self._transports[-1].open_session(timeout=self._deadlines.answer_s)
-            except paramiko.ChannelException as error:
-                if time.monotonic() > until_s:
-                    raise NodeError(
-                        f"{self._name}: the SSH server opens no further session: {error}",
-                        hint="sshd_config needs `MaxSessions 2` or more",
-                    ) from error
-                time.sleep(0.02)
+                channel = self._opened(self._deadlines.answer_s)
             except _LOST as error:
                 raise self._loss(error) from error
+            if channel is not None:
+                return channel
+            if time.monotonic() > until_s:
+                raise NodeError(
+                    f"{self._name}: the SSH server opens no further session",
+                    hint="sshd_config needs `MaxSessions 2` or more",
+                )
+            time.sleep(pause_s)
+            pause_s *= 1.5
 
     def _loss(self, error: BaseException) -> LinkLostError:
         """Close, and return the loss with the first cause known."""
@@ -299,17 +298,6 @@ class Link:
 
 def _said(error: BaseException) -> str:
     return str(error) or type(error).__name__
-
-
-def _tune(sock: socket.socket) -> None:
-    """Send at once, and let the kernel notice a peer that is gone within seconds."""
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    options = _KEEPALIVE | {"TCP_USER_TIMEOUT": _USER_TIMEOUT_MS}
-    for name, value in options.items():
-        number = getattr(socket, name, None)  # macOS has other names for some
-        if number is not None:
-            sock.setsockopt(socket.IPPROTO_TCP, number, value)
 
 
 def _prefer(transport: paramiko.Transport, known: Sequence[KnownKey]) -> None:
