@@ -92,7 +92,8 @@ class Link:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
         for transport in transports:
-            transport.close()
+            with contextlib.suppress(*_LOST):  # said on the way out, through a jump host
+                transport.close()
         if sock is not None:
             sock.close()
 
@@ -238,7 +239,8 @@ class Link:
             try:
                 return self._executed(channel, command, what, timeout_s)
             finally:
-                channel.close()
+                with contextlib.suppress(*_LOST):
+                    channel.close()
 
     def _executed(
         self, channel: paramiko.Channel, command: bytes, what: str, timeout_s: float

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from fakes.background import Background
 from fakes.clock import FakeClock
 from fakes.sshd import Sshd, make_key, wait_until
 from hypothesis import HealthCheck, given, settings
@@ -64,28 +65,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshNode]:
         connected(server.files()) as node,
     ):
         yield node
-
-
-class Background:
-    """Something that runs in a thread, with what came of it."""
-
-    def __init__(self, act: Callable[[], object]) -> None:
-        self.result: object = None
-        self.error: BaseException | None = None
-        self._act = act
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self.result = self._act()
-        except BaseException as error:  # noqa: BLE001 - handed to the test
-            self.error = error
-
-    def join(self, within_s: float) -> None:
-        """Wait for its end."""
-        self._thread.join(within_s)
-        assert not self._thread.is_alive(), f"still running after {within_s:g} s"
 
 
 # -- words and files ---------------------------------------------------------------------------

@@ -67,7 +67,7 @@ class Sshd:
     @property
     def key_name(self) -> str:
         """Its name in known_hosts."""
-        return f"[{self.address}]:{self.port}"
+        return self.address if self.port == 22 else f"[{self.address}]:{self.port}"
 
     def public(self, key: Path) -> str:
         """Kind and base64 of a key's public half."""
