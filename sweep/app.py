@@ -140,7 +140,9 @@ def prepare(loaded: Loaded, planned: Planned, results: Path, *, new: bool) -> Pr
         else:
             database = SweepDb.open(directory)
         try:
-            change = database.set_plan(loaded.experiment, planned.plan)
+            change = database.set_plan(
+                loaded.experiment, planned.plan, engine_version=planned.facts.engine_version
+            )
             notes = "".join(f"# submitted with --set {item}\n" for item in loaded.overrides)
             _write_whole(directory / EXPERIMENT_FILE, loaded.text + notes)
             to_run = _launches_to_run(database)

@@ -231,7 +231,6 @@ class LaunchDoc:
     engine: EngineDoc
     trials: List[TrialDoc]
     deadlines: Deadlines
-    simulated: bool = False
     wire: int = WIRE_VERSION
 
 

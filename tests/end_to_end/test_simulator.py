@@ -158,7 +158,6 @@ def launch(bench: Bench, fault: dict[str, Any], **fields: Any) -> LaunchUnderTes
         env={faults.VARIABLE: json.dumps(fault)},
         engine=engine.document(experiment),
         trials=[trial_document(trial, engine)],
-        simulated=True,
         deadlines=wire.Deadlines(
             claim_s=5, load_s=20, stall_s=2, request_s=10, launch_s=60, stop_s=1, verify_s=5
         ),
