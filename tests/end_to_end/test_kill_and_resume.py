@@ -126,7 +126,7 @@ def test_driver_with_ray_killed_in_load_in_a_window_and_before_the_stop(machine:
         following = machine.start(*arguments)
         machine.wait_for_sweep(2)
         if steps == 3:  # resumed in a window, in which a line comes each second
-            eventually(lambda: len(machine.lines()) > len(before))
+            eventually(partial(grown, machine, len(before)))
             print(f"resume to attached: {time.monotonic() - asked_s:.2f} s")
         machine.wait_for_phase(steps, phase)
         agent, server = machine.agent(steps), machine.server(steps)
@@ -231,6 +231,11 @@ def test_servers_and_agents_killed(machine: Machine) -> None:
     assert machine.inline_to_end("resume") == 0
     assert machine.states() == {"ok": 10}
     machine.require_quiet()
+
+
+def grown(machine: Machine, lines: int) -> bool:
+    """Whether more lines are recorded than there were."""
+    return len(machine.lines()) > lines
 
 
 def tried_again(machine: Machine, steps: int) -> bool:
