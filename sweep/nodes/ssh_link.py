@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import paramiko
@@ -33,6 +34,7 @@ _T = TypeVar("_T")
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 _LOST = (paramiko.SSHException, EOFError, OSError)
+_WAKE_S = 0.02
 _SLOT_WAIT_S = 3.0
 """A session that was closed is counted by the server for a moment more."""
 
@@ -63,6 +65,7 @@ class Link:
         self._sftp: paramiko.SFTPClient | None = None
         self._sftp_lock = threading.Lock()
         self._exec_lock = threading.Lock()
+        self._requesting: set[paramiko.Channel] = set()
         self._heard = 0
 
     # -- opening and ending --------------------------------------------------------------------
@@ -158,10 +161,34 @@ class Link:
                 answered = self._ping()
             except _LOST as error:
                 self.close(f"the connection broke: {_said(error)}")
-                return
+                break
             if not answered and self._heard == before:
                 self.close(f"no answer to a ping for {self._deadlines.ping_s:g} s")
+                break
+        self._wake_requests()
+
+    def _request(self, channel: paramiko.Channel, send: Callable[[], None]) -> None:
+        """Send a request on a channel; it ends when the link does, even if it began just then."""
+        with self._lock:
+            if self._ended.is_set():
+                raise EOFError("the connection ended")
+            self._requesting.add(channel)
+        try:
+            send()
+        finally:
+            with self._lock:
+                self._requesting.discard(channel)
+
+    def _wake_requests(self) -> None:
+        """End requests for whose answers paramiko waits on channels that have ended before."""
+        while True:
+            with self._lock:
+                waiting = list(self._requesting)
+            if not waiting:
                 return
+            for channel in waiting:
+                channel.event.set()
+            time.sleep(_WAKE_S)
 
     def _ping(self) -> bool:
         """Open a channel; a refusal is an answer as well."""
@@ -175,16 +202,19 @@ class Link:
 
     def _opened(self, timeout_s: float) -> paramiko.Channel | None:
         """Return a new session channel; None: the server refused it. TimeoutError: no answer."""
-        transport, began_s = self._transports[-1], time.monotonic()
-        try:
-            return transport.open_session(timeout=timeout_s)
-        except _LOST as error:
-            if not transport.is_active():
-                raise
-            if time.monotonic() - began_s >= timeout_s:
-                raise TimeoutError(f"no answer for {timeout_s:g} s") from error
-            # The kind of error says nothing: threads that open at once may get each other's.
-            return None
+        transport, until_s = self._transports[-1], time.monotonic() + timeout_s
+        while True:
+            try:
+                return transport.open_session(timeout=until_s - time.monotonic())
+            except paramiko.ChannelException:
+                return None
+            except paramiko.SSHException as error:
+                if not transport.is_active():
+                    raise
+                if time.monotonic() >= until_s:
+                    raise TimeoutError(f"no answer for {timeout_s:g} s") from error
+                # Another thread got this one's error, or the connection is just ending: ask again.
+                time.sleep(_WAKE_S)
 
     # -- files ---------------------------------------------------------------------------------
 
@@ -214,12 +244,12 @@ class Link:
         channel = self._session()
         try:
             channel.settimeout(self._deadlines.answer_s)
-            channel.invoke_subsystem("sftp")
+            self._request(channel, partial(channel.invoke_subsystem, "sftp"))
             self._sftp = paramiko.SFTPClient(channel)
         except (*_LOST, SFTPError) as error:
             if isinstance(error, TimeoutError) or not self._survives():
                 raise self._loss(error) from error
-            channel.close()
+            _let_go(channel)
             raise NodeError(
                 f"{self._name}: the node offers no file transfer (SFTP): {_said(error)}",
                 hint="sshd_config needs `Subsystem sftp internal-sftp`, and start-up files of "
@@ -239,8 +269,7 @@ class Link:
             try:
                 return self._executed(channel, command, what, timeout_s)
             finally:
-                with contextlib.suppress(*_LOST):
-                    channel.close()
+                _let_go(channel)
 
     def _executed(
         self, channel: paramiko.Channel, command: bytes, what: str, timeout_s: float
@@ -248,7 +277,7 @@ class Link:
         output = Output(channel, self.heard)
         status = -1
         try:
-            channel.exec_command(command)
+            self._request(channel, partial(channel.exec_command, command))
             channel.shutdown_write()
             output.drain(timeout_s)
             status = channel.recv_exit_status()
@@ -296,6 +325,11 @@ class Link:
         """Close, and return the loss with the first cause known."""
         self.close(f"the connection broke: {_said(error)}")
         return LinkLostError(self._lost or _said(error))
+
+
+def _let_go(channel: paramiko.Channel) -> None:
+    with contextlib.suppress(*_LOST):  # its end is sent through a connection that may be broken
+        channel.close()
 
 
 def _said(error: BaseException) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -84,6 +86,13 @@ def test_a_short_cut_loses_nothing(
     assert first._link is link
 
 
+def _connects_to(address: str) -> bool:
+    """Whether a connection to an address waits for its first answer (SYN_SENT is state 02)."""
+    remote = socket.inet_aton(address)[::-1].hex().upper()
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return any(fields[2].startswith(remote) and fields[3] == "02" for fields in lines)
+
+
 def test_close_ends_a_connection_attempt_into_a_black_hole(
     net: Network, nodes: tuple[SshNode, SshNode]
 ) -> None:
@@ -92,7 +101,7 @@ def test_close_ends_a_connection_attempt_into_a_black_hole(
     net.cut(net.hosts[0])
     try:
         waiting = Background(lambda: first.read(BOOT_ID))
-        wait_until(lambda: first._link is not None, "it connects")
+        wait_until(partial(_connects_to, net.hosts[0].address), "it connects")
         began_s = time.monotonic()
         first.close()
         waiting.join(3)

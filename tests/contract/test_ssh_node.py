@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -278,6 +279,34 @@ def test_a_key_of_a_known_kind_is_asked_for(tmp_path: Path) -> None:
             assert node.read(BOOT_ID)
 
 
+def test_a_server_that_is_too_old_is_named(tmp_path: Path) -> None:
+    """Not tried again and again: no attempt can succeed."""
+    rsa = make_key(tmp_path / "rsa", "rsa")
+    old = [f"HostKey {rsa}", "HostKeyAlgorithms ssh-rsa"]
+    with (
+        contextlib.closing(Sshd(tmp_path / "sshd", old)) as server,
+        connected(server.files()) as node,
+        pytest.raises(NodeError, match="share no algorithm") as caught,
+    ):
+        node.read(BOOT_ID)
+    assert "too old" in str(caught.value.hint)
+
+
+def test_a_server_full_of_logins_is_tried_again(tmp_path: Path) -> None:
+    """MaxStartups drops whoever comes next, until a login ends."""
+    with (
+        contextlib.closing(Sshd(tmp_path / "sshd", ["MaxStartups 1"])) as server,
+        connected(server.files()) as node,
+    ):
+        with socket.create_connection((server.address, server.port)) as other:
+            assert other.recv(100).startswith(b"SSH-2.0")
+            reading = Background(lambda: node.read(BOOT_ID))
+            wait_until(lambda: "MaxStartups" in server.log.read_text(), "dropped")
+        reading.join(20)
+        assert reading.error is None
+        assert reading.result
+
+
 def test_a_refused_login_names_user_place_and_keys(server: Sshd, tmp_path: Path) -> None:
     """And says that there are only keys."""
     other = make_key(tmp_path / "other")
@@ -295,22 +324,22 @@ def test_a_refused_login_names_user_place_and_keys(server: Sshd, tmp_path: Path)
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[str]:
     """The socket of an ssh-agent."""
-    socket = str(tmp_path / "agent")
-    with subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.DEVNULL) as process:
-        wait_until(lambda: Path(socket).exists(), "the agent listens")
+    path = str(tmp_path / "agent")
+    with subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL) as process:
+        wait_until(lambda: Path(path).exists(), "the agent listens")
         try:
-            yield socket
+            yield path
         finally:
             process.terminate()
 
 
-def add_to_agent(socket: str, key: Path, passphrase: str = "") -> None:
+def add_to_agent(agent: str, key: Path, passphrase: str = "") -> None:
     """Unlock a key in an agent."""
     ask = key.with_name("ask")
     ask.write_text(f"#!/bin/sh\necho '{passphrase}'\n")
     ask.chmod(0o700)
     environment = os.environ | {
-        "SSH_AUTH_SOCK": socket,
+        "SSH_AUTH_SOCK": agent,
         "SSH_ASKPASS": str(ask),
         "SSH_ASKPASS_REQUIRE": "force",
     }
@@ -398,6 +427,31 @@ def test_reading_goes_on_over_killed_connections(server: Sshd, node: SshNode) ->
     reading.join(30)
     assert reading.error is None
     assert bytes(taken) == path.read_bytes()
+
+
+def test_kills_at_any_moment_are_survived(server: Sshd, node: SshNode) -> None:
+    """While connecting, opening channels, reading, running: nothing hangs, nothing is wrong."""
+    path = server.directory / "data"
+    path.write_bytes(os.urandom(2_000_000))
+    stop = threading.Event()
+
+    def read_again() -> None:
+        while not stop.is_set():
+            assert node.read(str(path)) == path.read_bytes()
+
+    def run_again() -> None:
+        while not stop.is_set():
+            ended = node.run(["echo", "x"], timeout_s=20)
+            assert ended.returncode is None or (ended.returncode, ended.stdout) == (0, b"x\n")
+
+    running = [Background(read_again), Background(run_again)]
+    for number in range(24):
+        time.sleep(0.02 * number % 0.31)
+        server.kill_connections()
+    stop.set()
+    for each in running:
+        each.join(20)
+        assert each.error is None
 
 
 def test_a_fetch_goes_on_over_a_killed_connection(

@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -163,6 +164,13 @@ class Sshd:
         assert self.process is not None
         for pid in (self.process.pid, *self.connections()):
             _send(pid, signal.SIGSTOP)
+
+    def freeze_for(self, seconds: float) -> None:
+        """Freeze it now, and thaw it from a thread of its own."""
+        self.freeze()
+        timer = threading.Timer(seconds, self.thaw)
+        timer.daemon = True
+        timer.start()
 
     def thaw(self) -> None:
         """Let them go on."""
