@@ -64,12 +64,12 @@ def network() -> Iterator[Network]:
     try:
         try:
             _ip("link", "add", bridge, "type", "bridge")
+            _ip("addr", "add", f"{subnet}.1/24", "dev", bridge)
+            _ip("link", "set", bridge, "up")
+            for host in hosts:
+                _add(host, bridge)
         except subprocess.CalledProcessError as error:
             pytest.skip(f"no network namespaces here: {error.stderr.decode().strip()}")
-        _ip("addr", "add", f"{subnet}.1/24", "dev", bridge)
-        _ip("link", "set", bridge, "up")
-        for host in hosts:
-            _add(host, bridge)
         yield Network(bridge, (hosts[0], hosts[1]))
     finally:
         for host in hosts:
