@@ -18,11 +18,10 @@ from typing import TypeVar
 
 import paramiko
 from paramiko.sftp import SFTPError
-from paramiko.ssh_exception import IncompatiblePeer
 
 from sweep.model.errors import NodeError
-from sweep.nodes.host_keys import HostKey, KnownKey, check_host_key, known_keys
-from sweep.nodes.ssh_login import LinkLostError, log_in
+from sweep.nodes.ssh_handshake import greet
+from sweep.nodes.ssh_login import LinkLostError
 from sweep.nodes.ssh_output import Output, OutputError
 from sweep.nodes.ssh_route import Hop
 from sweep.nodes.ssh_socket import connect
@@ -74,7 +73,7 @@ class Link:
         """Connect through each hop; raises LinkLostError, or NodeError when a hop refuses."""
         try:
             for hop in hops:
-                self._pass(hop, default_identities)
+                greet(self._transport(hop), hop, default_identities)
         except BaseException:
             self.close()
             raise
@@ -100,38 +99,21 @@ class Link:
         if sock is not None:
             sock.close()
 
-    def _pass(self, hop: Hop, default_identities: Sequence[str]) -> None:
-        """Connect to one hop, check its key and log in."""
-        try:
-            transport = self._transport(hop)
-            known = known_keys(hop.key_name, hop.known_hosts)
-            _prefer(transport, known)
-            transport.banner_timeout = hop.connect_timeout_s
-            transport.auth_timeout = hop.connect_timeout_s
-            transport.start_client(timeout=hop.connect_timeout_s)
-            shown = transport.get_remote_server_key()
-        except IncompatiblePeer as error:
-            raise NodeError(
-                f"{hop.alias}: {hop.address} and sweep share no algorithm: {error}",
-                hint="its SSH server is too old (OpenSSH 7.2 or newer is needed)",
-            ) from error
-        except _LOST as error:
-            raise LinkLostError(f"no SSH connection to {hop.address}: {_said(error)}") from error
-        offered = HostKey(shown.get_name(), shown.asbytes())
-        check_host_key(hop.alias, hop.key_name, offered, known, hop.known_hosts[0])
-        log_in(transport, hop, default_identities)
-
     def _transport(self, hop: Hop) -> paramiko.Transport:
-        if self._transports:
-            through = self._transports[-1].open_channel(
-                "direct-tcpip",
-                (hop.hostname, hop.port),
-                ("127.0.0.1", 0),
-                timeout=hop.connect_timeout_s,
-            )
-            transport = paramiko.Transport(through)
-        else:
-            transport = paramiko.Transport(connect(hop, self._began))
+        """Return a connection to a hop, through the one before it, that says nothing yet."""
+        try:
+            if self._transports:
+                way: socket.socket | paramiko.Channel = self._transports[-1].open_channel(
+                    "direct-tcpip",
+                    (hop.hostname, hop.port),
+                    ("127.0.0.1", 0),
+                    timeout=hop.connect_timeout_s,
+                )
+            else:
+                way = connect(hop, self._began)
+            transport = paramiko.Transport(way)
+        except _LOST as error:
+            raise LinkLostError(f"no connection to {hop.address}: {_said(error)}") from error
         with self._lock:
             self._transports.append(transport)
             ended = self._ended.is_set()
@@ -334,12 +316,3 @@ def _let_go(channel: paramiko.Channel) -> None:
 
 def _said(error: BaseException) -> str:
     return str(error) or type(error).__name__
-
-
-def _prefer(transport: paramiko.Transport, known: Sequence[KnownKey]) -> None:
-    """Ask for a kind of host key that is known, so that another kind does not look changed."""
-    kinds = {line.key.kind for line in known if not line.marker}
-    if "ssh-rsa" in kinds:
-        kinds |= {"rsa-sha2-512", "rsa-sha2-256"}
-    options = transport.get_security_options()
-    options.key_types = sorted(options.key_types, key=lambda kind: kind not in kinds)
