@@ -20,11 +20,11 @@ from sweep.agent import procs
 from sweep.agent.inspection import disk_facts
 from sweep.driver.clock import SystemClock
 from sweep.engines import engine
-from sweep.model.errors import StoreError, UnusableError, UsageError
+from sweep.model.errors import NodeError, StoreError, UnusableError, UsageError
 from sweep.model.experiment import Experiment
 from sweep.model.plan import Plan
 from sweep.model.states import LaunchState
-from sweep.nodes.local import LocalNode
+from sweep.nodes.access import CHECK_PATIENCE_S, node_factory
 from sweep.preflight import Facts, inspect, require_usable
 from sweep.report.progress import Progress
 from sweep.spec.describe import PlanSummary, describe_plan
@@ -44,6 +44,7 @@ from sweep.store.directory import (
 from sweep.store.sweep_db import AttemptRow, PlanChange, RunRow, SweepDb
 
 _FOLLOW_S = 0.2
+_COMMAND_TIMEOUT_S = 30.0
 _SHOW_S = 1.0
 """A follower on the node itself must not take its cores: it reads the database this seldom."""
 _TAIL_LINES = 15
@@ -103,9 +104,22 @@ def load(file: Path, overrides: Sequence[str]) -> Loaded:
 
 def plan(experiment: Experiment, environment: Mapping[str, str]) -> Planned:
     """Ask the node for what identities need, and plan."""
-    server = engine(experiment.engine.kind)
-    facts = inspect(LocalNode(environment), experiment, server)
-    return Planned(make_plan(experiment, server, facts.identity), facts)
+    facts = _inspect(experiment, environment)
+    return Planned(make_plan(experiment, engine(experiment.engine.kind), facts.identity), facts)
+
+
+def _inspect(experiment: Experiment, environment: Mapping[str, str]) -> Facts:
+    factory = node_factory(
+        experiment.nodes[0], environment, SystemClock(), patience_s=CHECK_PATIENCE_S
+    )
+    try:
+        node = factory()
+    except NodeError as error:
+        raise UnusableError(error.message, hint=error.hint) from error
+    try:
+        return inspect(node, experiment, engine(experiment.engine.kind))
+    finally:
+        node.close()
 
 
 def plan_summary(experiment: Experiment, planned: Planned) -> PlanSummary:
@@ -197,8 +211,7 @@ def prepare_resume(results: Path, text: str | None, environment: Mapping[str, st
     experiment, to_run = _rest(found.directory)
     if to_run:
         check_results_directory(results, disk_facts(str(results)))
-        facts = inspect(LocalNode(environment), experiment, engine(experiment.engine.kind))
-        require_usable(facts, experiment, found.sweep_id)
+        require_usable(_inspect(experiment, environment), experiment, found.sweep_id)
     return Prepared(found.directory, lock, PlanChange(0, 0, 0), earlier=True, to_run=to_run)
 
 
@@ -336,16 +349,20 @@ def clean(directory: Path, environment: Mapping[str, str]) -> list[str]:
     try:
         database = SweepDb.open(directory)
         try:
-            attempts = database.attempts()
+            attempts, experiment = database.attempts(), database.experiment()
         finally:
             database.close()
         _stop_what_runs(directory, lock, attempts, environment)
-        node = LocalNode(environment)
         removed = []
-        for path in sorted({str(Path(row.directory).parent.parent) for row in attempts}):
-            if Path(path).exists():
-                node.remove_tree(path)
-                removed.append(path)
+        for spec in experiment.nodes:
+            factory = node_factory(spec, environment, SystemClock(), patience_s=CHECK_PATIENCE_S)
+            node = factory()
+            ours = {row.directory for row in attempts if row.node == spec.name}
+            for path in sorted({str(Path(directory).parent.parent) for directory in ours}):
+                if node.run(["test", "-e", path], timeout_s=_COMMAND_TIMEOUT_S).returncode == 0:
+                    node.remove_tree(path)
+                    removed.append(f"{spec.name}:{path}" if spec.host else path)
+            node.close()
         return removed
     finally:
         lock.release()

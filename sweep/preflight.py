@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from sweep.model.errors import ClaimHeldError, NodeError, UnusableError
 from sweep.model.experiment import Experiment, NodeSpec
+from sweep.nodes.access import agent_python
 from sweep.nodes.archive import agent_archive
 from sweep.ports import Engine, Node
 
@@ -45,15 +45,15 @@ class Facts:
 def inspect(node: Node, experiment: Experiment, engine: Engine) -> Facts:
     """Ask a node for the facts that this experiment needs; raises UnusableError."""
     spec = experiment.nodes[0]
-    home = spec.workdir or node.home()
     paths = engine.identity_paths(experiment)
-    asked = {
-        "workdir": home,
-        "paths": list(paths),
-        "version_argv": list(engine.version_argv(experiment)),
-    }
     try:
-        answer = _ask(node, home, asked)
+        home = spec.workdir or node.home()
+        asked = {
+            "workdir": home,
+            "paths": list(paths),
+            "version_argv": list(engine.version_argv(experiment)),
+        }
+        answer = _ask(node, agent_python(spec), home, asked)
     except NodeError as error:
         raise UnusableError(
             error.message, hint=error.hint or "set node.workdir to a directory that can be written"
@@ -61,12 +61,12 @@ def inspect(node: Node, experiment: Experiment, engine: Engine) -> Facts:
     return Facts(node.name, answer, paths, home, _asked_gpus(spec, answer))
 
 
-def _ask(node: Node, home: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+def _ask(node: Node, python: str, home: str, asked: Mapping[str, Any]) -> dict[str, Any]:
     name, archive = agent_archive()
     path = f"{home}/{name}"
     if node.read(path, 0, 1) is None:
         node.put(path, archive)
-    argv = [sys.executable, "-I", path, "inspect", json.dumps(asked)]
+    argv = [python, "-I", path, "inspect", json.dumps(asked)]
     ended = node.run(argv, timeout_s=_INSPECT_TIMEOUT_S)
     try:
         answer: dict[str, Any] = json.loads(ended.stdout)

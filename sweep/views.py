@@ -15,7 +15,9 @@ from sweep.engines import engine
 from sweep.model.errors import UsageError
 from sweep.model.record import SweepRecord
 from sweep.model.states import LaunchState
+from sweep.nodes.access import CHECK_PATIENCE_S, node_factory
 from sweep.nodes.local import LocalNode
+from sweep.ports import Node
 from sweep.report.progress import Progress, read_progress
 from sweep.store.directory import FoundSweep, choose_sweep, find_sweeps
 from sweep.store.read import read_sweep
@@ -160,17 +162,28 @@ def server_log(
 ) -> Iterator[bytes]:
     """Yield the server's log of the latest attempt (of the launch whose id begins so); with
     `follow`, go on until that attempt has ended."""
-    node = LocalNode(environment)
     row, offset = _latest_attempt(directory, launch, None), 0
+    local, node = LocalNode(environment), _node_of(directory, row.node, environment)
     while True:
         path = f"{row.fetched or row.directory}/{wire.LOG_FILE}"
-        while chunk := node.read(path, offset, _LOG_CHUNK_BYTES):
+        where = local if row.fetched else node
+        while chunk := where.read(path, offset, _LOG_CHUNK_BYTES):
             offset += len(chunk)
             yield chunk
         if not follow or row.state is not LaunchState.RUNNING:
             return
         time.sleep(_FOLLOW_S)
         row = _latest_attempt(directory, row.launch_id, row.attempt)
+
+
+def _node_of(directory: Path, name: str, environment: Mapping[str, str]) -> Node:
+    database = SweepDb.open(directory)
+    try:
+        nodes = {node.name: node for node in database.experiment().nodes}
+    finally:
+        database.close()
+    clock = SystemClock()
+    return node_factory(nodes[name], environment, clock, patience_s=CHECK_PATIENCE_S)()
 
 
 def _latest_attempt(directory: Path, launch: str | None, attempt: int | None) -> AttemptRow:

@@ -25,6 +25,8 @@ _T = TypeVar("_T")
 _POLL_S = 0.1
 _READ_LIMIT = 4 * 1024 * 1024
 _START_TIMEOUT_S = 60.0
+_VERB_TRIES = 3
+"""When the link breaks under a verb; all of them may be repeated."""
 _STOP_TIMEOUT_S = 120.0
 """Above the agent's own deadlines for stopping and proving."""
 _KNOWN_FILES = (
@@ -278,7 +280,10 @@ class _Attempt:
         if self._node.read(self._archive, 0, 1) is None:
             self._node.put(self._archive, self._task.archive)
         argv = [self._task.python, "-I", self._archive, verb, self._task.directory]
-        ended = self._node.run(argv, timeout_s=timeout_s)
+        for _ in range(_VERB_TRIES):
+            ended = self._node.run(argv, timeout_s=timeout_s)
+            if ended.returncode is not None:
+                break
         try:
             answer: dict[str, Any] = json.loads(ended.stdout)
         except ValueError:

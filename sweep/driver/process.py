@@ -8,7 +8,6 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -20,9 +19,10 @@ from sweep.driver.ray_files import remove_abandoned
 from sweep.driver.sweep_run import RunResult, RunSetup, SweepRun
 from sweep.engines import engine
 from sweep.model.errors import StoreError, SweepError
+from sweep.model.experiment import Experiment
+from sweep.nodes.access import PATIENCE_S, agent_python, home_of, node_factory
 from sweep.nodes.archive import agent_archive
-from sweep.nodes.local import LocalNode
-from sweep.ports import Clock
+from sweep.ports import Clock, Node
 from sweep.store.directory import DRIVER_LOG, LAUNCHES_DIR, SweepLock
 from sweep.store.read import read_sweep
 from sweep.store.sweep_db import SweepDb
@@ -57,7 +57,7 @@ def drive(
     signals = StopSignals()
     signals.install()
 
-    def lanes(factories: Mapping[str, partial[LocalNode]], clock: Clock) -> Lanes:
+    def lanes(factories: Mapping[str, Callable[[], Node]], clock: Clock) -> Lanes:
         from sweep.driver.ray_driver import RayLanes  # noqa: PLC0415 - 0.4 s to import
 
         return RayLanes(factories, clock)
@@ -69,7 +69,7 @@ def drive(
 def stop_what_runs(directory: Path, lock: SweepLock, environment: Mapping[str, str]) -> int:
     """Stop, on its node, what a dead driver's sweep still runs; record it as interrupted."""
 
-    def lanes(factories: Mapping[str, partial[LocalNode]], clock: Clock) -> Lanes:
+    def lanes(factories: Mapping[str, Callable[[], Node]], clock: Clock) -> Lanes:
         return InlineLanes({name: factory() for name, factory in factories.items()}, clock)
 
     remove_abandoned()
@@ -101,7 +101,7 @@ class Drive:
 
     def to_end(
         self,
-        make_lanes: Callable[[Mapping[str, partial[LocalNode]], Clock], Lanes],
+        make_lanes: Callable[[Mapping[str, Callable[[], Node]], Clock], Lanes],
         stop_requested: Callable[[], str | None],
         *,
         report: bool,
@@ -129,11 +129,14 @@ class Drive:
 
     def _launches(
         self,
-        make_lanes: Callable[[Mapping[str, partial[LocalNode]], Clock], Lanes],
+        make_lanes: Callable[[Mapping[str, Callable[[], Node]], Clock], Lanes],
         stop_requested: Callable[[], str | None],
     ) -> RunResult:
         experiment = self._database.experiment()
-        factories = {node.name: partial(LocalNode, self._environment) for node in experiment.nodes}
+        factories = {
+            node.name: node_factory(node, self._environment, self._clock, patience_s=PATIENCE_S)
+            for node in experiment.nodes
+        }
         self._database.set_stage(self._run, "starting the lanes")
         lanes = make_lanes(factories, self._clock)
         try:
@@ -143,19 +146,19 @@ class Drive:
                 lanes=lanes,
                 clock=self._clock,
                 engine=engine(experiment.engine.kind),
-                setup=self._setup(
-                    {
-                        node.name: node.workdir or factories[node.name]().home()
-                        for node in experiment.nodes
-                    }
-                ),
+                setup=self._setup(experiment, factories),
                 stop_requested=stop_requested,
             ).run()
         finally:
             lanes.close()
 
-    def _setup(self, homes: Mapping[str, str]) -> RunSetup:
+    def _setup(
+        self, experiment: Experiment, factories: Mapping[str, Callable[[], Node]]
+    ) -> RunSetup:
         archive_name, archive = agent_archive()
+        homes = {
+            node.name: node.workdir or home_of(factories[node.name]) for node in experiment.nodes
+        }
         sweep_id = self._database.sweep_id
         return RunSetup(
             run=self._run,
@@ -166,7 +169,7 @@ class Drive:
             owner=wire.Owner(
                 user=procs.user_name(os.geteuid()), host=socket.gethostname(), sweep=sweep_id
             ),
-            python=sys.executable,
+            pythons={node.name: agent_python(node) for node in experiment.nodes},
             keep_going=self._keep_going,
         )
 

@@ -43,7 +43,8 @@ class RunSetup:
     archive_name: str
     archive: bytes
     owner: wire.Owner
-    python: str = "python3"
+    pythons: Mapping[str, str]
+    """Node name → command of the Python that runs the agent there."""
     keep_going: bool = False
 
 
@@ -263,7 +264,7 @@ class SweepRun:
             document=document,
             archive_name=self._setup.archive_name,
             archive=self._setup.archive,
-            python=self._setup.python,
+            python=self._setup.pythons[row.node],
             offsets=self._database.offsets(row.launch_id, row.attempt),
         )
 

@@ -135,7 +135,9 @@ def _exclude(entry: Mapping[str, Scalar]) -> dict[str, Scalar]:
 
 
 def _node(section: NodeSection) -> NodeSpec:
-    return NodeSpec(gpus=section.gpus, on_busy=section.on_busy, workdir=section.workdir)
+    return NodeSpec(
+        host=section.host, gpus=section.gpus, on_busy=section.on_busy, workdir=section.workdir
+    )
 
 
 def _workload(section: WorkloadSection, prompts: tuple[Prompt, ...]) -> Workload:

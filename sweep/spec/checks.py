@@ -42,11 +42,30 @@ class Checker:
         self._arguments()
         self._exclude()
         self._speculation()
+        self._node_paths()
         return found
 
     def _sound(self, *path: str | int) -> bool:
         """Whether nothing at, above or below `path` was reported."""
         return not any(bad[: len(path)] == path or path[: len(bad)] == bad for bad in self.wrong)
+
+    def _node_paths(self) -> None:
+        """A path that counts from this file, or from this user's home, means nothing elsewhere."""
+        if self.file.node.host is None or not self._sound("node"):
+            return
+        engine = self.file.engine
+        texts: list[tuple[Path, str | None]] = [
+            (("engine", key), getattr(engine, key)) for key in ("model", "draft_model", "python")
+        ]
+        texts += [(("engine", "command", n), part) for n, part in enumerate(engine.command or ())]
+        for name, variant in self.file.sweep.variants.items():
+            at = ("sweep", "variants", name)
+            texts += [((*at, key), getattr(variant, key)) for key in ("draft_model", "python")]
+        texts.append((("node", "workdir"), self.file.node.workdir))
+        for path, text in texts:
+            if text and text.startswith(("./", "../", "~")):
+                message = f"{text} counts from this machine, but the node is {self.file.node.host}"
+                self.tree.add(path, message, hint="write the whole path as it is on the node")
 
     def _workload_names(self) -> None:
         seen: set[str] = set()

@@ -75,8 +75,11 @@ _PROMPT = WithJsonSchema(
 
 
 class NodeSection(Section):
-    """Where to launch. This version launches on this machine."""
+    """Where to launch: this machine, or one behind SSH."""
 
+    host: OptionalText = Field(
+        None, description="An alias of ~/.ssh/config or user@host:port; left out: this machine."
+    )
     gpus: Gpus = Field(None, description="Indices or UUIDs; left out: all that there are.")
     on_busy: Annotated[Literal["fail", "wait"], Choice] = Field(
         "fail", description="What to do when someone else uses the node."

@@ -7,9 +7,8 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from sweep import app
@@ -19,8 +18,7 @@ from sweep.driver.lane import Attached, LaunchTask, Lines
 from sweep.driver.lanes import Fetched, FetchTask, LanesEvent
 from sweep.driver.process import Drive, StopSignals
 from sweep.model.errors import SweepError
-from sweep.nodes.local import LocalNode
-from sweep.ports import Clock
+from sweep.ports import Clock, Node
 
 INTENT, ATTACHED, ENDED, FETCHED = "intent", "attached", "ended", "fetched"
 
@@ -117,7 +115,7 @@ def run_inline(task: Inline) -> None:
         signals = StopSignals()
         signals.install()
 
-        def lanes(factories: Mapping[str, partial[LocalNode]], clock: Clock) -> SteppingLanes:
+        def lanes(factories: Mapping[str, Callable[[], Node]], clock: Clock) -> SteppingLanes:
             nodes = {name: factory() for name, factory in factories.items()}
             return SteppingLanes(InlineLanes(nodes, clock), task.kill_at)
 

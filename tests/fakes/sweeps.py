@@ -149,6 +149,7 @@ class SmallSweep:
                 archive_name="agent.pyz",
                 archive=b"agent",
                 owner=wire.Owner("me", "here", "small-1"),
+                pythons={NODE: "python3"},
                 keep_going=keep_going,
             ),
             stop_requested=stop,

@@ -381,7 +381,6 @@ def test_bytes_that_are_text() -> None:
     ("line", "name"),
     [
         ("nodes: [{host: a}]", "`nodes`"),
-        ("node: {host: gpu-a}", "`node.host`"),
         ("engine: {kind: sglang, model: m}", "`engine.kind: sglang`"),
         ("engine: {kind: vllm, model: m}", "`engine.kind: vllm`"),
         ("engine: {kind: llama.cpp, model: m, container: x}", "`engine.container`"),
@@ -500,3 +499,18 @@ def test_base_is_the_directory_of_prompt_files() -> None:
     text = SMALL.replace("prompts: [a, b, c]", "prompts_file: ../shared/p.txt")
     asked = problems_of(text)[0].message
     assert str(BASE.parent / "shared" / "p.txt") in asked
+
+
+def test_paths_on_another_machine_are_whole() -> None:
+    """What counts from this file or this home is refused for a node behind SSH, all at once."""
+    text = SMALL + "\nnode: {host: gpu-a, workdir: ~/w}\n"
+    text = text.replace("model: m.gguf", "model: ./m.gguf")
+    messages = [problem.message for problem in problems_of(text)]
+    assert messages == [
+        f"{path} counts from this machine, but the node is gpu-a" for path in ("./m.gguf", "~/w")
+    ]
+
+
+def test_a_host_is_read() -> None:
+    """node.host names the machine behind SSH; nothing else changes."""
+    assert load(SMALL + "\nnode: {host: gpu-a}\n").nodes[0].host == "gpu-a"

@@ -1,0 +1,47 @@
+"""How a node of an experiment is reached: this machine, or one behind SSH."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from sweep.model.experiment import NodeSpec
+from sweep.nodes.local import LocalNode
+from sweep.ports import Clock, Node
+
+PATIENCE_S = 1800.0
+"""How long a lane goes on trying to reach a node that it lost."""
+CHECK_PATIENCE_S = 10.0
+"""The same while somebody waits at the terminal."""
+
+
+def node_factory(
+    spec: NodeSpec, environment: Mapping[str, str], clock: Clock, *, patience_s: float
+) -> Callable[[], Node]:
+    """Return what builds the node: it can be sent to another process, and connects there.
+
+    `environment` is the user's: this machine's commands are started with it, and its HOME and
+    SSH_AUTH_SOCK say where the SSH settings and the agent are.
+    """
+    if spec.host is None:
+        return partial(LocalNode, dict(environment))
+    from sweep.nodes.ssh import SshNode  # noqa: PLC0415 - paramiko takes 0.4 s to import
+    from sweep.nodes.ssh_config import SshFiles  # noqa: PLC0415
+
+    files = SshFiles.of_user(environment)
+    return partial(SshNode, spec.host, clock, files=files, patience_s=patience_s)
+
+
+def home_of(factory: Callable[[], Node]) -> str:
+    """Return where sweep keeps its files on a node when the user names no directory."""
+    node = factory()
+    try:
+        return node.home()
+    finally:
+        node.close()
+
+
+def agent_python(spec: NodeSpec) -> str:
+    """Return the command of the Python that runs the agent on the node."""
+    return sys.executable if spec.host is None else "python3"
