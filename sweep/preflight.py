@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,11 +64,14 @@ def inspect(node: Node, experiment: Experiment, engine: Engine) -> Facts:
 
 def _ask(node: Node, python: str, home: str, asked: Mapping[str, Any]) -> dict[str, Any]:
     name, archive = agent_archive()
-    path = f"{home}/{name}"
-    if node.read(path, 0, 1) is None:
+    directory = f"{home}/preflight-{secrets.token_hex(4)}"
+    path = f"{directory}/{name}"
+    try:
         node.put(path, archive)
-    argv = [python, "-I", path, "inspect", json.dumps(asked)]
-    ended = node.run(argv, timeout_s=_INSPECT_TIMEOUT_S)
+        argv = [python, "-I", path, "inspect", json.dumps(asked)]
+        ended = node.run(argv, timeout_s=_INSPECT_TIMEOUT_S)
+    finally:
+        node.remove_tree(directory)
     try:
         answer: dict[str, Any] = json.loads(ended.stdout)
     except ValueError:

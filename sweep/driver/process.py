@@ -18,7 +18,7 @@ from sweep.driver.lanes import Lanes
 from sweep.driver.ray_files import remove_abandoned
 from sweep.driver.sweep_run import RunResult, RunSetup, SweepRun
 from sweep.engines import engine
-from sweep.model.errors import StoreError, SweepError
+from sweep.model.errors import NodeError, StoreError, SweepError
 from sweep.model.experiment import Experiment
 from sweep.nodes.access import PATIENCE_S, agent_python, home_of, node_factory
 from sweep.nodes.archive import agent_archive
@@ -141,16 +141,36 @@ class Drive:
         lanes = make_lanes(factories, self._clock)
         try:
             self._database.set_stage(self._run, "running")
-            return SweepRun(
+            setup = self._setup(experiment, factories)
+            result = SweepRun(
                 database=self._database,
                 lanes=lanes,
                 clock=self._clock,
                 engine=engine(experiment.engine.kind),
-                setup=self._setup(experiment, factories),
+                setup=setup,
                 stop_requested=stop_requested,
             ).run()
         finally:
             lanes.close()
+        if not experiment.keep:
+            self._tidy(factories, setup.workdirs)
+        return result
+
+    def _tidy(
+        self, factories: Mapping[str, Callable[[], Node]], workdirs: Mapping[str, str]
+    ) -> None:
+        """Remove the sweep's directory from nodes that hold nothing more of it."""
+        attempts = self._database.attempts()
+        for name, workdir in workdirs.items():
+            rows = [row for row in attempts if row.node == name]
+            if all(row.outcome is not None and row.fetched is not None for row in rows):
+                node = factories[name]()
+                try:
+                    node.remove_tree(workdir)
+                except NodeError as error:  # nothing is lost; `clean` can do it later
+                    print(f"{self._clock.utc()} {error.message}", file=sys.stderr)
+                finally:
+                    node.close()
 
     def _setup(
         self, experiment: Experiment, factories: Mapping[str, Callable[[], Node]]

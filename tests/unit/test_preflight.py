@@ -116,7 +116,7 @@ def test_one_may_wait_for_others() -> None:
     require_usable(facts(GPU, gpu_processes=[process(GPU)]), waiting, None)
 
 
-@pytest.mark.parametrize("method", ["read", "put", "run"])
+@pytest.mark.parametrize("method", ["put", "run", "remove_tree"])
 def test_a_node_that_refuses_is_unusable_before_start(method: str) -> None:
     """Exit code 3, not the 1 of a sweep that had begun."""
     node = FakeNode(FakeClock())
