@@ -118,7 +118,7 @@ class Sshd:
                 "PasswordAuthentication no",
                 "KbdInteractiveAuthentication no",
                 "Subsystem sftp internal-sftp",
-                *(f"SetEnv {name}={value}" for name, value in self.environment.items()),
+                *self._set_env(),
             ])
             + "\n"
         )  # fmt: skip
@@ -133,6 +133,11 @@ class Sshd:
                 stderr=log,
             )
         wait_until(self._listens, f"sshd listens: {self.log.read_text()[-500:]}")
+
+    def _set_env(self) -> list[str]:
+        """One line, because sshd takes the first such line and ignores the others."""
+        pairs = [f'"{name}={value}"' for name, value in self.environment.items()]
+        return [f"SetEnv {' '.join(pairs)}"] if pairs else []
 
     def _listens(self) -> bool:
         assert self.process is not None
