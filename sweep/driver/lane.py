@@ -94,10 +94,15 @@ class Lane:
         self._node = node
         self._clock = clock
         self._cancelled = threading.Event()
+        self._released = threading.Event()
 
     def cancel(self) -> None:
         """Stop the launch that runs: its server is stopped and the node proven clean."""
         self._cancelled.set()
+
+    def release(self) -> None:
+        """Read no further, so that another lane can attach; the launch goes on."""
+        self._released.set()
 
     def run(self, task: LaunchTask) -> Iterator[LaneEvent]:
         """Attach to an attempt, or start it, and yield what it records until it has ended."""
@@ -108,7 +113,7 @@ class Lane:
             name: task.offsets.get(name, 0) for name in (wire.EVENTS_FILE, wire.REQUESTS_FILE)
         }
         stopped: _Stopped | None = None
-        while True:
+        while not self._released.is_set():
             if stopped is None and (self._cancelled.is_set() or task.stop_at_once):
                 stopped = attempt.stop()
             alive = stopped is None and attempt.is_alive()

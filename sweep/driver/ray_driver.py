@@ -7,18 +7,17 @@ end. Nothing of a sweep's record lives in Ray.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import signal
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from sweep.driver.early_lane import EarlyLane, guarded
 from sweep.driver.lane import Lane, LaneEvent, LaunchTask
 from sweep.driver.lanes import Fetched, FetchTask, LaneFailed, LaneLost, LanesEvent
 from sweep.driver.ray_files import RayFiles
@@ -51,6 +50,7 @@ _HEALTH = {
 _GROUPS = {"control": 2, "files": 1}
 """Threads of an actor beside its loop: a long fetch must not keep a ping waiting."""
 _OBJECT_STORE_BYTES = 100_000_000
+_EARLY_POLL_S = 0.05
 _PING_AFTER_S = 5.0
 _PING_TIMEOUT_S = 5.0
 
@@ -71,13 +71,7 @@ def _actor_class() -> Any:
 
         def run(self, task: LaunchTask) -> Iterator[LaneEvent | LaneFailed]:
             """Yield what the lane reads; an error of the node is the last event."""
-            try:
-                yield from self._lane.run(task)
-            except SweepError as error:
-                yield LaneFailed(error.message, error.hint)
-            except Exception as error:  # noqa: BLE001 - else the driver takes it for a dead actor
-                text = "".join(traceback.format_exception(error))
-                yield LaneFailed(f"internal error in the lane: {text}", None)
+            yield from guarded(self._lane, task)
 
         @ray.method(concurrency_group="control")
         def cancel(self) -> None:
@@ -99,12 +93,6 @@ def _actor_class() -> Any:
             return Fetched(task, None)
 
     return LaneActor
-
-
-def _bring(factory: NodeFactory, clock: Clock, task: LaunchTask) -> None:
-    """Make sure that an attempt runs; what goes wrong, the actor meets again and tells."""
-    with contextlib.suppress(SweepError, OSError, ValueError):
-        next(iter(Lane(factory(), clock).run(task)))
 
 
 @dataclass
@@ -131,33 +119,63 @@ class RayLanes:
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="ray")
         self._files = RayFiles()
         self._lanes: dict[str, _ActorLane] = {}
+        """Empty until Ray is up."""
+        self._early: dict[str, EarlyLane] = {}
+        self._early_fetches: list[tuple[str, FetchTask]] = []
+        self._beginning: Future[Any] | None = None
         self._ray: Any = None
 
-    def _begin(self, node: str, task: LaunchTask | None) -> None:
-        """Start Ray. Meanwhile `task` is brought to its node, where the actor then attaches: the
-        server loads while Ray starts."""
-        with ThreadPoolExecutor(1, thread_name_prefix="bring") as other:
-            if task is not None and not task.stop_at_once and not self._cancelled:
-                other.submit(_bring, self._factories[node], self._clock, task)
+    # -- until Ray is up ---------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Let Ray start in the background. Launches need nobody: early lanes bring and read them
+        meanwhile, and the actors attach."""
+        if self._beginning is None:
             os.environ.update(_ENVIRONMENT | self._files.environment)
             for name in _REMOVED:
                 os.environ.pop(name, None)
-            import ray  # noqa: PLC0415
+            self._beginning = self._starter.submit(self._start_ray)
 
-            self._ray = ray
+    def _is_up(self) -> bool:
+        """Whether the actors are there; makes them as soon as Ray can. Raises what kept Ray from
+        starting."""
+        if not self._lanes and self._beginning is not None and self._beginning.done():
+            self._ray = self._beginning.result()
+            self._take_signals_back()
             self._actor_class = _actor_class()
-            self._init()
             self._lanes = {name: self._new_lane(name) for name in self._factories}
+            for early in self._early.values():
+                early.release()
+            for node, task in self._early_fetches:
+                self.fetch(node, task)
+            self._early_fetches = []
+        return bool(self._lanes)
 
-    def _init(self) -> None:
-        """Start Ray, in a thread: on the main one it would take the handler of SIGTERM away.
+    def _poll_early(self, timeout_s: float) -> None:
+        """Take an event of each early lane, and hand over to its actor one that is released."""
+        if not self._early:
+            time.sleep(timeout_s)
+        for name, early in list(self._early.items()):
+            event = early.take(timeout_s / len(self._early))
+            if event is not None:
+                self._waiting.append((name, event))
+            if early.is_over:
+                del self._early[name]
+            elif self._lanes and early.is_released:
+                del self._early[name]
+                self.start(name, early.task)
+
+    def _start_ray(self) -> Any:
+        """Start Ray and return it. Runs in a thread: on the main one Ray would take the handler
+        of SIGTERM away.
 
         The thread lives until `close`: Ray's processes are killed when the thread that started
         them ends.
         """
+        import ray  # noqa: PLC0415
+
         logging.getLogger("ray._private.worker").setLevel(logging.ERROR)  # it warns of just that
-        self._starter.submit(
-            self._ray.init,
+        ray.init(
             address="local",
             num_cpus=1,
             include_dashboard=False,
@@ -166,8 +184,12 @@ class RayLanes:
             object_store_memory=_OBJECT_STORE_BYTES,
             _temp_dir=str(self._files.path),
             _system_config=_HEALTH,
-        ).result()
-        # Its native code takes both signals all the same, and aborts 3 s after one by an alarm.
+        )
+        return ray
+
+    def _take_signals_back(self) -> None:
+        """Ray's native code takes both signals all the same, and aborts 3 s after one by an
+        alarm."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.getsignal(number))
         signal.alarm(0)
@@ -183,16 +205,22 @@ class RayLanes:
 
     def start(self, node: str, task: LaunchTask) -> None:
         """Bring an attempt to an idle lane."""
-        if not self._lanes:
-            self._begin(node, task)
+        if not self._is_up():
+            self._begin()
+            self._early[node] = EarlyLane(self._factories[node](), self._clock, task)
+            if self._cancelled:
+                self._early[node].cancel()
+            return
         lane = self._lanes[node]
         lane.stream = lane.actor.run.options(num_returns="streaming").remote(task)
         lane.heard_s = time.monotonic()
 
     def fetch(self, node: str, task: FetchTask) -> None:
         """Fetch an attempt's files while the lane may run the next."""
-        if not self._lanes:
-            self._begin(node, None)
+        if not self._is_up():
+            self._begin()
+            self._early_fetches.append((node, task))
+            return
         lane = self._lanes[node]
         lane.fetches[lane.actor.fetch.remote(task)] = task
 
@@ -203,6 +231,9 @@ class RayLanes:
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
                 break
+            if not self._is_up() or self._early:
+                self._poll_early(min(left_s, _EARLY_POLL_S))
+                continue
             self._collect(min(left_s, timeout_s))
             self._look_after_silent_lanes()
         events = list(self._waiting)
@@ -212,13 +243,17 @@ class RayLanes:
     def cancel(self) -> None:
         """Stop every launch that runs or is started from now on."""
         self._cancelled = True
+        for early in self._early.values():
+            early.cancel()
         for lane in self._lanes.values():
             lane.actor.cancel.remote()
 
     def close(self) -> None:
         """End Ray and delete its files. Launches on nodes go on."""
-        if self._ray is not None:
-            self._ray.shutdown()
+        for early in self._early.values():
+            early.release()
+        if self._beginning is not None and self._beginning.exception() is None:
+            self._beginning.result().shutdown()
         self._starter.shutdown()
         self._files.delete()
 
@@ -280,7 +315,8 @@ class RayLanes:
         if not self._ray_works():
             reason = f"{reason}, Ray restarted"
             self._ray.shutdown()
-            self._init()
+            self._starter.submit(self._start_ray).result()
+            self._take_signals_back()
             replaced = list(self._lanes)
         for lost in replaced:
             lane = self._lanes[lost]
