@@ -19,9 +19,6 @@ from sweep.model.plan import Configuration, PlannedTrial, ServerCommand
 from sweep.model.states import Failure
 from sweep.ports import Counters, Judged
 
-SHORTEST_DRAFTED_ANSWER = 3
-"""The first token comes from prefill and a last single one is decoded without a draft."""
-
 
 class LlamaCpp:
     """The engine `llama.cpp`. Verified against llama.cpp b11549."""
@@ -108,10 +105,8 @@ class LlamaCpp:
         drafted = sum(record.meta.get("draft_n") or 0 for record in records)
         if trial.configuration.is_baseline:
             return _drafting_baseline(drafted) if drafted else None
-        could_draft = any(
-            (record.output_tokens or 0) >= SHORTEST_DRAFTED_ANSWER for record in records
-        )
-        return _never_drafted() if could_draft and not drafted else None
+        answered = any(record.output_tokens for record in records)
+        return _never_drafted() if answered and not drafted else None
 
 
 def _drafting_baseline(drafted: int) -> Failure:
@@ -126,5 +121,6 @@ def _never_drafted() -> Failure:
     return Failure(
         "speculation_inactive",
         "the server answered without a single draft token: its log says why (`sweep logs`); for "
-        "n-gram drafting, the prompts repeat nothing",
+        "n-gram drafting, the prompts repeat nothing; answers of fewer than "
+        f"{rules.SHORTEST_DRAFTED_ANSWER} tokens hold no draft",
     )

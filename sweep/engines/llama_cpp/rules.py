@@ -15,10 +15,17 @@ NGRAM_NOTE = (
     "n-gram drafting learns from what the server has generated: repeats of a prompt get faster"
 )
 
+SHORTEST_DRAFTED_ANSWER = 3
+"""The first token comes from prefill and a last single one is decoded without a draft."""
+
 
 def problems(experiment: Experiment) -> tuple[Problem, ...]:
     """Everything wrong with an experiment for this engine."""
-    found = [*_argument_problems(experiment), *_engine_problems(experiment)]
+    found = [
+        *_argument_problems(experiment),
+        *_engine_problems(experiment),
+        *_length_problems(experiment),
+    ]
     return (*found, *_slot_problems(experiment)) if not found else tuple(found)
 
 
@@ -88,6 +95,19 @@ def _algorithm_problems(algorithm: str) -> Iterator[Problem]:
 
 def _any_draft_model(experiment: Experiment) -> bool:
     return any((experiment.engine.draft_model, *(v.draft_model for v in experiment.axes.variants)))
+
+
+def _length_problems(experiment: Experiment) -> Iterator[Problem]:
+    if experiment.engine.algorithm is None and not experiment.axes.num_steps:
+        return
+    for position, workload in enumerate(experiment.workloads):
+        if workload.max_tokens < SHORTEST_DRAFTED_ANSWER:
+            yield Problem(
+                f"max_tokens {workload.max_tokens} of workload {workload.name!r}: llama-server "
+                f"drafts nothing in answers of fewer than {SHORTEST_DRAFTED_ANSWER} tokens",
+                hint="give more tokens: what is measured is how fast they are generated",
+                path=("workloads", position, "max_tokens"),
+            )
 
 
 def _values(experiment: Experiment, name: str) -> list[tuple[str, tuple[str, ...], Scalar]]:

@@ -130,11 +130,20 @@ def test_recorded_answers_are_judged_right() -> None:
     assert drafted.failure_class == "bad_args"
 
 
-def test_answers_too_short_to_draft_prove_nothing() -> None:
-    """Of two tokens the first is prefill's and the last is decoded alone: no draft is normal."""
+def test_no_answer_is_too_short_to_be_judged() -> None:
+    """A trial that never drafted is no speculation, even when no answer could hold a draft."""
     reading = read("native", "baseline")
     reading.output_tokens = 2
+    failure = ENGINE.classify_trial(SPECULATING, [record(reading)])
+    assert failure is not None
+    assert failure.failure_class == "speculation_inactive"
+
+
+def test_unanswered_requests_do_not_speak_of_speculation() -> None:
+    """Requests without a token failed for a reason of their own, which is judged elsewhere."""
+    reading = Reading(ENGINE.answer(workload()))
     assert ENGINE.classify_trial(SPECULATING, [record(reading)]) is None
+    assert ENGINE.classify_trial(SPECULATING, []) is None
 
 
 def test_a_warm_cache_is_a_failure() -> None:

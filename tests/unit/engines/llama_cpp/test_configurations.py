@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from sweep.engines.llama_cpp import LlamaCpp, arguments
+from sweep.model.errors import Problem
 from sweep.model.experiment import Axes, EngineSpec, Experiment, Prompt, Variant, Workload
 from sweep.model.plan import Configuration
 
@@ -271,6 +273,21 @@ def test_algorithms_are_refused_by_name(algorithm: str, words: str) -> None:
     """Unknown algorithms, and those whose length cannot be set, are refused with the reason."""
     (problem,) = problems(engine={"algorithm": algorithm})
     assert words in problem
+
+
+def test_answers_must_hold_a_draft() -> None:
+    """Of 2 tokens none is ever drafted, of 3 one may be; a baseline alone may be that short."""
+
+    def found(max_tokens: int, **fields: Any) -> list[Problem]:
+        short = Workload("s", PROMPTS, max_tokens=max_tokens)
+        subject = experiment(**fields)
+        return list(ENGINE.problems(replace(subject, workloads=(*subject.workloads, short))))
+
+    (problem,) = found(2)
+    assert problem.path == ("workloads", 1, "max_tokens")
+    assert "fewer than 3 tokens" in problem.message
+    assert found(3) == []
+    assert found(1, engine={"algorithm": None, "draft_model": None}, num_steps=()) == []
 
 
 def test_nothing_to_draft_with() -> None:
