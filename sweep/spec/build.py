@@ -55,7 +55,7 @@ def build_experiment(
             _workload(section, prompts.get(position, ()))
             for position, section in enumerate(file.workloads)
         ),
-        nodes=(_node(file.node),),
+        nodes=(_node(file.node, resolve),),
         baseline=file.baseline,
         axes=_axes(file.sweep, resolve),
         exclude=tuple(_exclude(entry) for entry in file.exclude),
@@ -134,9 +134,12 @@ def _exclude(entry: Mapping[str, Scalar]) -> dict[str, Scalar]:
     return ordered({exclude_key(key): value for key, value in entry.items()})
 
 
-def _node(section: NodeSection) -> NodeSpec:
+def _node(section: NodeSection, resolve: Resolve) -> NodeSpec:
     return NodeSpec(
-        host=section.host, gpus=section.gpus, on_busy=section.on_busy, workdir=section.workdir
+        host=section.host,
+        gpus=section.gpus,
+        on_busy=section.on_busy,
+        workdir=resolve(section.workdir),
     )
 
 

@@ -43,6 +43,7 @@ class Checker:
         self._exclude()
         self._speculation()
         self._node_paths()
+        self._workdir()
         return found
 
     def _sound(self, *path: str | int) -> bool:
@@ -66,6 +67,20 @@ class Checker:
             if text and text.startswith(("./", "../", "~")):
                 message = f"{text} counts from this machine, but the node is {self.file.node.host}"
                 self.tree.add(path, message, hint="write the whole path as it is on the node")
+
+    def _workdir(self) -> None:
+        """A bare relative path would count from wherever sweep and its agent happen to run."""
+        node = self.file.node
+        if not node.workdir or not self._sound("node"):
+            return
+        if not node.workdir.startswith(("/", "./", "../", "~")):
+            hint = (
+                f"write ./{node.workdir} to count from this file, or the whole path"
+                if node.host is None
+                else "write the whole path as it is on the node"
+            )
+            message = f"{node.workdir} is relative, and nothing says to what"
+            self.tree.add(("node", "workdir"), message, hint=hint)
 
     def _workload_names(self) -> None:
         seen: set[str] = set()

@@ -511,6 +511,31 @@ def test_paths_on_another_machine_are_whole() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("written", "workdir"),
+    [
+        ("./w", BASE / "w"),
+        ("../w", BASE.parent / "w"),
+        ("~/w", Path.home() / "w"),
+        ("/w", Path("/w")),
+    ],
+)
+def test_a_workdir_is_whole(written: str, workdir: Path) -> None:
+    """On this machine a workdir counts from the file or from home, never from where sweep runs."""
+    assert load(SMALL + f"\nnode: {{workdir: {written}}}\n").nodes[0].workdir == str(workdir)
+
+
+@pytest.mark.parametrize(
+    ("node", "advice"),
+    [("workdir: w/x", "write ./w/x"), ("host: gpu-a, workdir: w/x", "the whole path as it is")],
+)
+def test_a_bare_relative_workdir_is_refused(node: str, advice: str) -> None:
+    """A relative path without ./ in front counts from nothing, here as on a host."""
+    problem = only_problem(SMALL + f"\nnode: {{{node}}}\n")
+    assert problem.message == "w/x is relative, and nothing says to what"
+    assert advice in (problem.hint or "")
+
+
 def test_a_host_is_read() -> None:
     """node.host names the machine behind SSH; nothing else changes."""
     assert load(SMALL + "\nnode: {host: gpu-a}\n").nodes[0].host == "gpu-a"
