@@ -208,18 +208,32 @@ def prepare_resume(results: Path, text: str | None, environment: Mapping[str, st
     sweeps = find_sweeps(results)
     found = choose_sweep(sweeps, text) if text else _latest_unfinished(sweeps, results)
     lock = SweepLock.take(found.directory)
-    experiment, to_run = _rest(found.directory)
+    experiment, planned, to_run = _rest(found.directory)
     if to_run:
         check_results_directory(results, disk_facts(str(results)))
-        require_usable(_inspect(experiment, environment), experiment, found.sweep_id)
+        facts = _inspect(experiment, environment)
+        require_usable(facts, experiment, found.sweep_id)
+        require_same(planned, make_plan(experiment, engine(experiment.engine.kind), facts.identity))
     return Prepared(found.directory, lock, PlanChange(0, 0, 0), earlier=True, to_run=to_run)
 
 
-def _rest(directory: Path) -> tuple[Experiment, int]:
-    """Return a sweep's experiment and how many launches it still has to run."""
+def require_same(planned: Plan, now: Plan) -> None:
+    """Raise UnusableError when the node's engine or models are no longer those of the plan: what
+    was measured and what would be measured must not stand in one table."""
+    if {launch.launch_id for launch in planned.launches} != {
+        launch.launch_id for launch in now.launches
+    }:
+        raise UnusableError(
+            "the engine or a model on the node has changed since this sweep was planned",
+            hint="submit the experiment file again: what no longer fits is set aside, not mixed",
+        )
+
+
+def _rest(directory: Path) -> tuple[Experiment, Plan, int]:
+    """Return a sweep's experiment, its plan and how many launches it still has to run."""
     database = SweepDb.open(directory)
     try:
-        return database.experiment(), _launches_to_run(database)
+        return database.experiment(), database.plan(), _launches_to_run(database)
     finally:
         database.close()
 

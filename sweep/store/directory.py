@@ -20,6 +20,9 @@ DRIVER_LOG = "driver.log"
 LOCK_FILE = "lock"
 LAUNCHES_DIR = "launches"
 
+_LEAST_FREE_BYTES = 64 * 2**20
+"""Database, report and the fetched logs of a small sweep."""
+
 _SWEEP_ID = re.compile(r"(?P<name>.+)-(?P<day>\d{8})T(?P<time>\d{6})-[0-9a-f]{4}")
 
 
@@ -31,6 +34,13 @@ def check_results_directory(results: Path, disk: Mapping[str, Any]) -> None:
             f"results directory {results} is on a network file system ({disk['file_system']}), "
             "where the database of a sweep is not safe",
             hint="give a directory on a local disk with --results DIR or SWEEP_RESULTS",
+        )
+    free = disk["free_bytes"]
+    if free is not None and free < _LEAST_FREE_BYTES:
+        raise UnusableError(
+            f"results directory {results} has {free // 2**20} MiB free, a sweep needs at least "
+            f"{_LEAST_FREE_BYTES // 2**20} MiB",
+            hint="free space there, or give another directory with --results DIR or SWEEP_RESULTS",
         )
     probe = results / f".writable-{secrets.token_hex(4)}"
     try:

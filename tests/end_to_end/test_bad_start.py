@@ -82,7 +82,11 @@ def test_results_below_a_file(machine: Machine) -> None:
 
 @pytest.mark.parametrize(
     ("mount", "reason"),
-    [("size=64k,nr_inodes=2", "No space left"), ("ro", "Read-only file system")],
+    [
+        ("size=64k", "0 MiB free"),
+        ("size=80m,nr_inodes=2", "No space left"),
+        ("ro,size=80m", "Read-only"),
+    ],
 )
 def test_results_that_cannot_be_written(machine: Machine, mount: str, reason: str) -> None:
     """A full and a read-only disk are refused before start; needs root for its mounts."""
@@ -106,7 +110,9 @@ def test_results_on_a_network_file_system(tmp_path: Path) -> None:
     """SQLite is not safe there, so nothing is created."""
     results = tmp_path / "results"
     with pytest.raises(UnusableError, match=r"network file system \(nfs4\)"):
-        check_results_directory(results, {"network": True, "file_system": "nfs4"})
+        check_results_directory(
+            results, {"network": True, "file_system": "nfs4", "free_bytes": None}
+        )
     assert not results.exists()
 
 

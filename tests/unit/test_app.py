@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from sweep.following import _tell
 from sweep.model.errors import StoreError, SweepError, SweepLockedError, UnusableError, UsageError
 from sweep.preflight import Facts
 from sweep.store.directory import SweepLock
-from sweep.store.sweep_db import DB_FILE
+from sweep.store.sweep_db import DB_FILE, SweepDb
 
 EXPERIMENT = small_experiment()
 FACTS = Facts(
@@ -36,6 +37,16 @@ FACTS = Facts(
 )
 LOADED = Loaded("name: small\n", ("a=1",), EXPERIMENT)
 PLANNED = Planned(small_plan(EXPERIMENT), FACTS)
+
+
+def test_the_engines_version_is_kept_with_the_plan(tmp_path: Path) -> None:
+    """What the node's program said of itself is in every row."""
+    facts = replace(FACTS, answer={**FACTS.answer, "version": {"line": "engine 7.1", "returncode": 0}})
+    prepared = prepare(LOADED, Planned(PLANNED.plan, facts), tmp_path, new=True)
+    prepared.lock.release()
+    database = SweepDb.open(prepared.directory)
+    assert database.meta("engine_version") == "engine 7.1"
+    database.close()
 
 
 def test_a_new_sweep_is_prepared(tmp_path: Path) -> None:
@@ -90,17 +101,26 @@ def test_a_sweep_that_cannot_be_read_is_not_continued(tmp_path: Path) -> None:
 
 
 def test_a_sweep_that_cannot_be_kept_leaves_no_directory(tmp_path: Path) -> None:
-    """A disk that fills up while the plan is written: exit code 3, and nothing half-made."""
-    if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("mounts need root")
-    command = 'mount -t tmpfs -o size=100k tmpfs "$1" && exec "$2" "$3" "$1"'
-    argv = ["unshare", "-m", "sh", "-c", command, "sh", str(tmp_path), sys.executable, __file__]
+    """A database that cannot grow while the plan is written (here by a limit on the size of
+    files): exit code 3, and nothing half-made."""
+    command = 'ulimit -f 160 && exec "$1" "$2" "$3"'  # of 512 bytes
+    argv = ["sh", "-c", command, "sh", sys.executable, __file__, str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     ended = subprocess.run(
         argv, capture_output=True, text=True, timeout=60, check=False, env=environment
     )
     assert ended.stdout.splitlines()[:2] == ["3", "[]"], ended.stderr
-    assert "full" in ended.stdout
+    assert "cannot write" in ended.stdout
+
+
+def test_a_plan_for_another_model_is_not_resumed() -> None:
+    """Launch ids hold the engine's version and the models' files: when they differ, nothing may
+    be measured into the same table."""
+    plan = small_plan(EXPERIMENT)
+    app.require_same(plan, plan)
+    other = replace(plan, launches=(replace(plan.launches[0], launch_id="other"),))
+    with pytest.raises(UnusableError, match="has changed since this sweep was planned"):
+        app.require_same(plan, other)
 
 
 def test_cancel_of_a_sweep_that_does_not_run_changes_nothing(tmp_path: Path) -> None:

@@ -20,7 +20,11 @@ from sweep.store.directory import (
 )
 from sweep.store.sweep_db import DB_FILE, SweepDb
 
-LOCAL: Mapping[str, Any] = {"network": False, "file_system": "ext4"}
+LOCAL: Mapping[str, Any] = {
+    "network": False,
+    "file_system": "ext4",
+    "free_bytes": 2**30,
+}
 
 
 def make(results: Path, sweep_id: str, created_utc: str) -> Path:
@@ -121,7 +125,14 @@ def test_a_results_directory_is_made_and_left_clean(tmp_path: Path) -> None:
 def test_a_network_file_system_is_refused(tmp_path: Path) -> None:
     """The database is not safe there: nothing is made, and the type is named."""
     with pytest.raises(UnusableError, match=r"network file system \(nfs4\)"):
-        check_results_directory(tmp_path / "r", {"network": True, "file_system": "nfs4"})
+        check_results_directory(tmp_path / "r", {**LOCAL, "network": True, "file_system": "nfs4"})
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_nearly_full_disk_is_refused(tmp_path: Path) -> None:
+    """A sweep that could not even write its database is not begun."""
+    with pytest.raises(UnusableError, match="has 3 MiB free, a sweep needs at least 64 MiB"):
+        check_results_directory(tmp_path / "r", {**LOCAL, "free_bytes": 3 * 2**20})
     assert not (tmp_path / "r").exists()
 
 
