@@ -7,6 +7,7 @@ was asked is no result.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -17,8 +18,15 @@ import pandas as pd
 from sweep.analysis import acceptance, break_even, timeline
 from sweep.analysis.flags import is_cache_unknown, measurement_flags
 from sweep.analysis.glossary import ARGUMENT_PREFIX, Column, argument_column, table_columns
-from sweep.analysis.measurement import Count, Measurement, measure, same_text_share, typical_texts
-from sweep.analysis.references import Baseline, References, find_references
+from sweep.analysis.measurement import (
+    Count,
+    Measurement,
+    measure,
+    pool_measurements,
+    same_text_share,
+    typical_texts,
+)
+from sweep.analysis.references import Baseline, References, find_references, place
 from sweep.analysis.uncertainty import Grid, Interval, rate_interval, ratio_interval
 from sweep.model.canonical import identity
 from sweep.model.experiment import Experiment, Workload
@@ -29,6 +37,10 @@ from sweep.model.states import Failure, TrialState
 
 Gaps: TypeAlias = Mapping[tuple[str, int], Mapping[int, Sequence[float]]]
 """(launch id, attempt) → number of the request → gaps between its outputs [s]."""
+
+POOLED = "pooled"
+"""Where a table's `attrs` keep what the launches of one configuration measured together: trial id
+→ column → value, only for configurations that ended ok in more than one launch."""
 
 _Row: TypeAlias = dict[str, Any]
 
@@ -65,7 +77,39 @@ def make_frame(record: SweepRecord, count: Count, gaps: Gaps | None = None) -> p
     for row in rows:
         row["sweep_id"] = record.sweep_id
         row["engine"] = record.experiment.engine.kind
-    return _to_frame(rows)
+    frame = _to_frame(rows)
+    frame.attrs[POOLED] = _pooled(pairs, references, gaps or {})
+    return frame
+
+
+_Pair: TypeAlias = tuple[TrialRecord, AttemptRecord | None, Measurement | None]
+
+
+def _pooled(pairs: Sequence[_Pair], references: References, gaps: Gaps) -> dict[str, _Row]:
+    same: dict[Any, list[tuple[TrialRecord, Measurement, list[float]]]] = defaultdict(list)
+    for trial, attempt, measured in pairs:
+        if attempt is not None and measured is not None and trial.state is TrialState.OK:
+            key = (trial.launch.arm, trial.trial.configuration_id, place(trial))
+            same[key].append((trial, measured, _gaps_of(attempt, measured, gaps)))
+    result: dict[str, _Row] = {}
+    for parts in same.values():
+        if len(parts) == 1:
+            continue
+        first = parts[0][0]
+        measured = pool_measurements([part for _, part, _ in parts])
+        row = _counts(measured, is_baseline=first.trial.configuration.is_baseline)
+        row |= _latencies(measured, [gap for _, _, own in parts for gap in own])
+        row |= _rate("output_tok_s", measured.output) | _rate("decode_tok_s", measured.decode)
+        default = references.default_baseline(first)
+        if default is not None and default is not references.baseline(first):
+            row |= _ratio("speedup_vs_default", measured.output, default.output)
+        result |= {trial.trial.trial_id: row for trial, _, _ in parts}
+    return result
+
+
+def _gaps_of(attempt: AttemptRecord, measured: Measurement, gaps: Gaps) -> list[float]:
+    own = gaps.get((attempt.launch_id, attempt.attempt), {})
+    return [gap for item in measured.answered for gap in own.get(item.record.n, ())]
 
 
 @dataclass(frozen=True)
@@ -102,7 +146,7 @@ def _trial_row(source: _Source, launch_failure: Failure | None, gaps: Gaps) -> _
         row |= _run(trial, attempt)
     if attempt is not None and measured is not None and not measured.is_empty:
         row |= _counts(measured, is_baseline=trial.trial.configuration.is_baseline)
-        row |= _latencies(measured, gaps.get((attempt.launch_id, attempt.attempt), {}))
+        row |= _latencies(measured, _gaps_of(attempt, measured, gaps))
         flags += measurement_flags(measured, trial.trial.workload, row["accept_length"])
         if is_cache_unknown(attempt.events, trial.trial.trial_id):
             flags.append("cache_unknown")
@@ -195,16 +239,15 @@ def _counts(measured: Measurement, *, is_baseline: bool) -> _Row:
     return row
 
 
-def _latencies(measured: Measurement, gaps: Mapping[int, Sequence[float]]) -> _Row:
+def _latencies(measured: Measurement, gaps: Sequence[float]) -> _Row:
     records = [item.record for item in measured.answered]
-    all_gaps = [gap for record in records for gap in gaps.get(record.n, ())]
     return {
         "ttft_s_p50": _percentile([r.first_s for r in records if r.first_s is not None], 50),
         "tpot_s_p50": _percentile(
             [item.tpot_s for item in measured.answered if item.tpot_s is not None], 50
         ),
-        "itl_s_p50": _percentile(all_gaps, 50),
-        "itl_s_p99": _percentile(all_gaps, 99),
+        "itl_s_p50": _percentile(gaps, 50),
+        "itl_s_p99": _percentile(gaps, 99),
     }
 
 
@@ -227,9 +270,9 @@ def _comparison(source: _Source, measured: Measurement, row: _Row) -> _Row:
 
 
 def _to_baseline(name: str, output: Grid | None, baseline: Baseline) -> _Row:
-    # A baseline is the unit, and no ratio to itself.
+    # A baseline is the unit: exactly 1 by definition, not a ratio that was measured.
     if output is not None and any(output is part.output for part in baseline.measurements):
-        return {name: 1.0}
+        return {name: 1.0, **_bounds(name, Interval(1.0, 1.0))}
     return _ratio(name, output, baseline.output)
 
 

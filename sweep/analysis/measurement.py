@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from sweep.agent.wire import RequestRecord
-from sweep.analysis.uncertainty import Grid
+from sweep.analysis.uncertainty import Grid, pool
 from sweep.model.record import AttemptRecord
 from sweep.ports import Counters
 
@@ -81,6 +81,23 @@ def measure(trial_id: str, attempt: AttemptRecord, count: Count) -> Measurement:
         output=_output_grid(answered, records, complete),
         decode=_decode_grid(answered, complete),
     )
+
+
+def pool_measurements(parts: Sequence[Measurement]) -> Measurement:
+    """Join what several launches of one configuration measured; their windows are stacked."""
+    return Measurement(
+        answered=tuple(item for part in parts for item in part.answered),
+        errors=sum(part.errors for part in parts),
+        complete=tuple(window for part in parts for window in part.complete),
+        output=pool_known(part.output for part in parts),
+        decode=pool_known(part.decode for part in parts),
+    )
+
+
+def pool_known(grids: Iterable[Grid | None]) -> Grid | None:
+    """Stack the windows of those grids that are known; None: none is."""
+    known = [grid for grid in grids if grid is not None]
+    return pool(known) if known else None
 
 
 def is_ok(record: RequestRecord) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from sweep.analysis.measurement import Measurement
+from sweep.analysis.measurement import Measurement, pool_known
 from sweep.analysis.uncertainty import Grid, pool
 from sweep.model.plan import Role
 from sweep.model.record import TrialRecord
@@ -31,16 +31,16 @@ class Baseline:
     @property
     def output(self) -> Grid | None:
         """Output tokens and window time, the launches pooled."""
-        return _pooled(measurement.output for measurement in self.measurements)
+        return pool_known(measurement.output for measurement in self.measurements)
 
     @property
     def decode(self) -> Grid | None:
         """Tokens and time after each first output chunk, the launches pooled."""
-        return _pooled(measurement.decode for measurement in self.measurements)
+        return pool_known(measurement.decode for measurement in self.measurements)
 
     def output_of(self, role: Role) -> Grid | None:
         """The output grid of the launches with this role."""
-        return _pooled(measurement.output for own, measurement in self.parts if own is role)
+        return pool_known(measurement.output for own, measurement in self.parts if own is role)
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,3 @@ def find_references(measured: Iterable[tuple[TrialRecord, Measurement | None]]) 
 
 def _own(trial: TrialRecord) -> tuple[str, str]:
     return trial.launch.arm, trial.trial.configuration_id
-
-
-def _pooled(grids: Iterable[Grid | None]) -> Grid | None:
-    known = [grid for grid in grids if grid is not None]
-    return pool(known) if known else None

@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from sweep.analysis.cautions import find_warnings
+from sweep.analysis.frame import POOLED
 from sweep.analysis.wording import bounds, counted, known, listed, number, ratio
 from sweep.model.experiment import Constraint, Experiment
 from sweep.model.states import TrialState
@@ -68,12 +69,23 @@ class Verdict:
 
 def verdict(frame: pd.DataFrame, experiment: Experiment) -> Verdict:
     """Judge the table of an experiment; works with any rows, even none."""
-    ranked = [_judge(rows, experiment) for _, rows in frame.groupby(PLACE, sort=False)]
+    together = _launches_together(frame)
+    ranked = [_judge(rows, experiment) for _, rows in together.groupby(PLACE, sort=False)]
     places = tuple(sorted(ranked, key=lambda place: not place.is_objective))
     summary = _summary(places, frame)
     if experiment.engine.kind == "simulator":
         summary = f"SIMULATED, so nothing here says anything of real hardware. {summary}"
     return Verdict(summary, places, find_warnings(frame))
+
+
+def _launches_together(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table with what all launches of a configuration measured in each of their rows."""
+    joined = frame.copy()
+    for trial_id, cells in frame.attrs.get(POOLED, {}).items():
+        for name, value in cells.items():
+            at = joined["trial_id"] == trial_id
+            joined.loc[at, name] = pd.NA if value is None else value
+    return joined
 
 
 @dataclass(frozen=True)
@@ -119,7 +131,7 @@ def _rank(
             fit = fit[fit[constraint.metric] <= constraint.at_most]
         if constraint.at_least is not None:
             fit = fit[fit[constraint.metric] >= constraint.at_least]
-    # The first and the last baseline are one configuration.
+    # The first and the last baseline are one configuration, and their rows hold the same values.
     ordered = (
         fit.sort_values(metric, ascending=False, kind="stable")
         .drop_duplicates(["arm", "configuration_id"])

@@ -24,6 +24,10 @@ def _by_window(times: Sequence[float], window: int, _prompt: int) -> float:
     return times[window]
 
 
+def _always(time_s: float, _window: int, _prompt: int) -> float:
+    return time_s
+
+
 def test_a_clear_lead_is_named_with_its_interval_and_limits() -> None:
     """Steady times apart from each other: one configuration leads, in one launch each."""
     code = workload()
@@ -99,6 +103,55 @@ def test_a_lead_of_the_baseline_is_said() -> None:
     sentence = judge(builder).places[0].sentence
     assert "decoding without speculation leads with 91.8 tok/s" in sentence
     assert "the best with speculation is 5 steps with 77.7 tok/s, 0.85×" in sentence
+
+
+@pytest.mark.parametrize("metric", ["output_tok_s", "decode_tok_s"])
+@pytest.mark.parametrize("times", [(1.0, 2.0), (2.0, 1.0)])
+def test_a_baseline_is_worth_what_its_launches_measured_together(
+    metric: str, times: tuple[float, float]
+) -> None:
+    """Two launches of a baseline give the ratio of their sums, not the luckier of the two."""
+    code = workload()
+    builder = RecordBuilder(experiment(code, objective=Objective(metric)))
+    for role, time_s in zip((Role.BASELINE_FIRST, Role.BASELINE_LAST), times, strict=True):
+        builder.launch(BASELINE, TrialPlan(code, time_s=partial(_always, time_s)), role=role)
+    builder.launch(steps(1), TrialPlan(code, time_s=lambda *_: 4.0))
+    leading = judge(builder).places[0].leading
+    assert leading is not None
+    assert leading.is_baseline
+    # 101 tokens in 1.1 s and in 2.1 s; decoding alone, 100 tokens in 1 s and in 2 s.
+    wanted = {"output_tok_s": 202 / 3.2, "decode_tok_s": 200 / 3.0}
+    assert leading.value == pytest.approx(wanted[metric])
+
+
+@pytest.mark.parametrize(("at_least", "leads"), [(64.0, "1 step"), (63.0, "baseline")])
+def test_constraints_hold_for_the_launches_of_a_baseline_together(
+    at_least: float, leads: str
+) -> None:
+    """A baseline of 92 and 48 tok/s, 63.1 together, does not pass a limit by its better launch."""
+    code = workload()
+    limit = Constraint("output_tok_s", at_least=at_least)
+    objective = Objective("tpot_s_p50", constraints=(limit,))
+    builder = RecordBuilder(experiment(code, objective=objective))
+    for role, time_s in ((Role.BASELINE_FIRST, 1.0), (Role.BASELINE_LAST, 2.0)):
+        builder.launch(BASELINE, TrialPlan(code, time_s=partial(_always, time_s)), role=role)
+    builder.launch(steps(1), TrialPlan(code, time_s=lambda *_: 0.9))
+    leading = judge(builder).places[0].leading
+    assert leading is not None
+    assert leading.label == leads
+
+
+@pytest.mark.parametrize("metric", ["speedup", "speedup_vs_default"])
+def test_a_speedup_over_a_baseline_can_lead(metric: str) -> None:
+    """A baseline's speed-up is exactly 1, so that one whose interval is above 1 is a winner."""
+    code = workload()
+    builder = RecordBuilder(experiment(code, objective=Objective(metric)))
+    builder.launch(BASELINE, TrialPlan(code), role=Role.BASELINE_FIRST)
+    builder.launch(steps(2), TrialPlan(code, time_s=lambda w, _: 0.5 + 0.001 * w))
+    place = judge(builder).places[0]
+    assert place.is_clear
+    assert place.leading is not None
+    assert place.leading.label == "2 steps"
 
 
 def test_all_failed() -> None:
