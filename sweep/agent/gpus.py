@@ -53,9 +53,14 @@ def rows(output: str) -> List[List[str]]:
 
 def query(*arguments: str) -> Optional[str]:
     """Run nvidia-smi; None when there is no such program. Raises GpuError."""
-    import subprocess  # noqa: PLC0415 - start-up time counts on nodes without GPUs
+    import shutil  # noqa: PLC0415 - start-up time counts on nodes without GPUs
+    import subprocess  # noqa: PLC0415
 
-    argv = ["nvidia-smi", *arguments, _FORMAT]
+    # Looked for first: a directory of PATH that cannot be read would say "permission denied".
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return None
+    argv = [program, *arguments, _FORMAT]
     try:
         done = subprocess.run(
             argv,
@@ -64,8 +69,6 @@ def query(*arguments: str) -> Optional[str]:
             timeout=_TIMEOUT_S,
             check=False,
         )
-    except FileNotFoundError:
-        return None
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise GpuError("nvidia-smi does not answer: %s" % problem) from problem
     output = done.stdout.decode("utf-8", "replace")
