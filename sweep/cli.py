@@ -22,6 +22,7 @@ from sweep.model.errors import InterruptedSweep, SpecError, SweepError, UsageErr
 
 if TYPE_CHECKING:
     from sweep.app import Prepared
+    from sweep.model.plan import Plan
 
 _CONFIRM_LAUNCHES = 20
 _CONFIRM_HOURS = 12.0
@@ -115,6 +116,7 @@ def submit(
     loaded = app.load(file, overrides)
     planned = app.plan(loaded.experiment, os.environ)
     summary = app.plan_summary(loaded.experiment, planned)
+    _require_launches(planned.plan)
     _confirm(summary.launches, summary.estimate.seconds / 3600, yes=yes)
     prepared = app.prepare(loaded, planned, _directory(results), new=new)
     if prepared.earlier:
@@ -124,6 +126,26 @@ def submit(
             f"{change.dropped} dropped (start afresh with --new)"
         )
     context.exit(_drive(prepared, detach=detach, keep_going=keep_going))
+
+
+def _require_launches(planned: Plan) -> None:
+    """Refuse a plan without a launch before anything is made for it."""
+    if planned.launches:
+        return
+    if planned.skipped:
+        why = f", the first because {planned.skipped[0].reason}"
+    elif planned.excluded:
+        why = ""
+    else:
+        raise UsageError(
+            "nothing to launch: the file asks for no configuration",
+            hint="give sweep.num_steps, or `baseline: true`",
+        )
+    raise UsageError(
+        f"nothing to launch: of {planned.asked} configurations, {planned.excluded} are excluded "
+        f"and {len(planned.skipped)} are invalid{why}",
+        hint="`sweep plan` shows each with its reason",
+    )
 
 
 def _confirm(launches: int, hours: float, *, yes: bool) -> None:
