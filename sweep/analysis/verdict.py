@@ -18,7 +18,7 @@ import pandas as pd
 from sweep.analysis.cautions import find_warnings
 from sweep.analysis.frame import POOLED
 from sweep.analysis.wording import bounds, counted, known, listed, number, ratio
-from sweep.model.experiment import Constraint, Experiment
+from sweep.model.experiment import Constraint, Experiment, Objective
 from sweep.model.states import TrialState
 
 PLACE = ["node", "workload", "concurrency"]
@@ -41,7 +41,8 @@ class Standing:
 class PlaceVerdict:
     """Who leads on one node at one workload and concurrency.
 
-    `tied` are those that cannot be told apart from `leading`; `leading` None: nothing to rank.
+    `tied` are those that cannot be told apart from `leading`; `leading` None: nothing could be
+    ranked, and `finding` says why in a few words.
     """
 
     node: str
@@ -50,6 +51,7 @@ class PlaceVerdict:
     is_objective: bool
     leading: Standing | None
     tied: tuple[Standing, ...]
+    finding: str
     sentence: str
 
     @property
@@ -108,7 +110,14 @@ def _judge(rows: pd.DataFrame, experiment: Experiment) -> PlaceVerdict:
     workload = objective.workload or first.name
     concurrencies = {item.name: item.concurrency for item in experiment.workloads}
     wanted = objective.concurrency or concurrencies.get(workload, first.concurrency)[0]
-    leading, tied = _rank(rows, objective.metric, objective.constraints)
+    fit = _fit(rows, objective.metric, objective.constraints)
+    leading, tied = _rank(fit, objective.metric)
+    finding, sentence = _unranked(place, rows, fit, objective)
+    if finding:
+        leading, tied = None, ()
+    elif leading is not None:
+        finding = _finding(leading, tied)
+        sentence = _sentence(place, rows, fit, leading, tied, metric=objective.metric)
     return PlaceVerdict(
         node=place.node,
         workload=place.workload,
@@ -116,14 +125,18 @@ def _judge(rows: pd.DataFrame, experiment: Experiment) -> PlaceVerdict:
         is_objective=(place.workload, place.concurrency) == (workload, wanted),
         leading=leading,
         tied=tied,
-        sentence=_sentence(place, rows, objective.metric, leading, tied),
+        finding=finding,
+        sentence=sentence,
     )
 
 
-def _rank(
-    rows: pd.DataFrame, metric: str, constraints: Sequence[Constraint]
-) -> tuple[Standing | None, tuple[Standing, ...]]:
-    fit = rows[rows["state"] == TrialState.OK.value]
+def _ok(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows[rows["state"] == TrialState.OK.value]
+
+
+def _fit(rows: pd.DataFrame, metric: str, constraints: Sequence[Constraint]) -> pd.DataFrame:
+    """The rows that ended ok, have a value of the metric and keep every constraint."""
+    fit = _ok(rows)
     for name in [metric, *(constraint.metric for constraint in constraints)]:
         fit = fit[fit[name].notna()] if name in fit else fit.iloc[:0]
     for constraint in constraints:
@@ -131,6 +144,51 @@ def _rank(
             fit = fit[fit[constraint.metric] <= constraint.at_most]
         if constraint.at_least is not None:
             fit = fit[fit[constraint.metric] >= constraint.at_least]
+    return fit
+
+
+def _unranked(
+    place: _Place, rows: pd.DataFrame, fit: pd.DataFrame, objective: Objective
+) -> tuple[str, str]:
+    """Why nothing can be ranked, in a few words and as a sentence; both empty: it can be."""
+    ok = _ok(rows)
+    if ok.empty:
+        states = rows["state"].value_counts(sort=False).items()
+        text = f"nothing to rank ({listed([f'{n} {state}' for state, n in states])})"
+        return "nothing to rank", f"{place}: {text}."
+    if fit.empty:
+        limits = listed([_limit(item) for item in objective.constraints])
+        has_value = not _fit(rows, objective.metric, ()).empty
+        text = f"none meets {limits}" if has_value else f"none has a value of {objective.metric}"
+        return text, f"{place}: {counted(len(ok), 'trial')} ended ok and {text}."
+    if bool(ok["is_baseline"].all()):
+        names = list(dict.fromkeys(ok["configuration"]))
+        only = "only the baseline ended ok" if len(names) == 1 else "only baselines ended ok"
+        rows_of = fit.drop_duplicates(["arm", "configuration_id"]).to_dict("records")
+        measured = listed(
+            [_measured(_standing(row, objective.metric), objective.metric) for row in rows_of]
+        )
+        return only, (f"{place}: {only}, with {measured}; nothing could be compared.")
+    return "", ""
+
+
+def _limit(constraint: Constraint) -> str:
+    limits = ((constraint.at_least, "≥"), (constraint.at_most, "≤"))
+    return f"{constraint.metric} " + " and ".join(
+        f"{sign} {limit:g}" for limit, sign in limits if limit is not None
+    )
+
+
+def _finding(leading: Standing, tied: Sequence[Standing]) -> str:
+    gain = ""
+    if leading.speedup is not None and not leading.is_baseline:
+        gain = f" at {ratio(leading.speedup)}"
+    if tied:
+        return f"no clear winner, {leading.label} ahead{gain}"
+    return f"{leading.label} leads{gain}"
+
+
+def _rank(fit: pd.DataFrame, metric: str) -> tuple[Standing | None, tuple[Standing, ...]]:
     # The first and the last baseline are one configuration, and their rows hold the same values.
     ordered = (
         fit.sort_values(metric, ascending=False, kind="stable")
@@ -182,13 +240,12 @@ def _measured(standing: Standing, metric: str) -> str:
 def _sentence(
     place: _Place,
     rows: pd.DataFrame,
-    metric: str,
-    leading: Standing | None,
+    fit: pd.DataFrame,
+    leading: Standing,
     tied: Sequence[Standing],
+    *,
+    metric: str,
 ) -> str:
-    if leading is None:
-        states = rows["state"].value_counts(sort=False).items()
-        return f"{place}: nothing to rank ({listed([f'{n} {state}' for state, n in states])})."
     measured = _measured(leading, metric)
     if tied:
         names = listed([standing.label for standing in tied])
@@ -197,16 +254,17 @@ def _sentence(
             f"but cannot be told apart from {names}."
         )
     if leading.is_baseline:
-        others = rows[(rows["state"] == TrialState.OK.value) & ~rows["is_baseline"].astype(bool)]
+        others = fit[~fit["is_baseline"].astype(bool)]
         best = others.sort_values(metric, ascending=False).to_dict("records")[:1]
-        next_best = [_standing(row, metric) for row in best if known(row[metric])]
+        next_best = [_standing(row, metric) for row in best]
         text = f"{place}: decoding without speculation leads with {measured}"
         for standing in next_best:
             text += f"; the best with speculation is {standing.label}"
             text += f" with {_measured(standing, metric)}"
+        if not next_best:
+            text += "; no configuration with speculation meets the constraints or has a value"
         return f"{text}."
-    ok = rows[rows["state"] == TrialState.OK.value]
-    if len(ok.drop_duplicates(["arm", "configuration_id"])) == 1:
+    if len(_ok(rows).drop_duplicates(["arm", "configuration_id"])) == 1:
         return f"{place}: only {leading.label} ended ok, with {measured}."
     return f"{place}: {leading.label} leads with {measured}."
 
@@ -227,7 +285,9 @@ def _nothing_placed(frame: pd.DataFrame) -> str:
 
 
 def _certainty(places: Iterable[PlaceVerdict], frame: pd.DataFrame) -> str:
-    if not any(place.leading for place in places):
+    asked = {(place.node, place.workload, place.concurrency) for place in places}
+    at = [key in asked for key in zip(*(frame[name] for name in PLACE), strict=True)]
+    if _ok(frame[at]).empty:
         return "No trial of the objective ended ok; see the reasons below."
     text = "Measured in one launch each, so the difference between launches is not known"
     workloads = {place.workload for place in places}

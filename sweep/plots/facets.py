@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from sweep.analysis.glossary import ARGUMENT_PREFIX
 from sweep.analysis.verdict import PlaceVerdict, Verdict
-from sweep.analysis.wording import counted, known, ratio
+from sweep.analysis.wording import counted, known
 from sweep.model.states import TrialState
 from sweep.plots.style import ALERT, SMALL_SIZE, Look, add_legend, dress, looks, new_figure
 
@@ -144,15 +144,7 @@ def _line_name(row: Any) -> str:
 
 def finding(place: PlaceVerdict | None) -> str:
     """The finding of a panel in a few words."""
-    if place is None or place.leading is None:
-        return "nothing to rank"
-    leading = place.leading
-    gain = ""
-    if leading.speedup is not None and not leading.is_baseline:
-        gain = f" at {ratio(leading.speedup)}"
-    if place.tied:
-        return f"no clear winner, {leading.label} ahead{gain}"
-    return f"{leading.label} leads{gain}"
+    return "nothing to rank" if place is None else place.finding
 
 
 def draw_panels(found: Sequence[Facet], title: str, note: str) -> Sheet:

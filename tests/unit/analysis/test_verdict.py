@@ -171,6 +171,41 @@ def test_all_failed() -> None:
     )
 
 
+def test_a_baseline_alone_leads_nothing() -> None:
+    """When no speculation ended ok, only the baseline did, and that is no comparison."""
+    code = workload()
+    builder = RecordBuilder(experiment(code))
+    builder.launch(BASELINE, TrialPlan(code), role=Role.BASELINE_FIRST)
+    builder.failed_launch(steps(2), code, failure=Failure("oom", "out of memory"))
+    builder.launch(BASELINE, TrialPlan(code), role=Role.BASELINE_LAST)
+    found = judge(builder)
+    place = found.places[0]
+    assert place.leading is None
+    assert not place.is_clear
+    assert place.finding == "only the baseline ended ok"
+    assert place.sentence == (
+        "code at concurrency 1: only the baseline ended ok, with 91.8 tok/s; "
+        "nothing could be compared."
+    )
+    assert "No trial" not in found.summary
+
+
+def test_a_constraint_that_nobody_meets_is_named() -> None:
+    """Trials that ended ok and miss the limit are counted, and not said to have failed."""
+    code = workload()
+    limit = Constraint("ttft_s_p50", at_most=0.05)
+    builder = RecordBuilder(experiment(code, objective=Objective(constraints=(limit,))))
+    builder.launch(BASELINE, TrialPlan(code))
+    builder.launch(steps(1), TrialPlan(code))
+    found = judge(builder)
+    assert found.places[0].leading is None
+    assert found.places[0].finding == "none meets ttft_s_p50 ≤ 0.05"
+    assert found.summary.startswith(
+        "code at concurrency 1: 2 trials ended ok and none meets ttft_s_p50 ≤ 0.05."
+    )
+    assert "No trial" not in found.summary
+
+
 def test_a_missing_baseline_is_said() -> None:
     """Without a baseline the lead has a throughput and no speed-up."""
     code = workload()
@@ -242,6 +277,7 @@ def test_nodes_are_never_ranked_together() -> None:
     code = workload()
     builder = RecordBuilder(experiment(code))
     builder.launch(BASELINE, TrialPlan(code), node="node-a")
+    builder.launch(steps(1), TrialPlan(code, time_s=lambda *_: 1.5), node="node-a")
     builder.launch(steps(2), TrialPlan(code, time_s=lambda *_: 0.5), node="node-b")
     found = judge(builder)
     assert {place.node: place.leading.label for place in found.places if place.leading} == {

@@ -160,6 +160,17 @@ def test_titles_are_findings() -> None:
     )
 
 
+def test_a_baseline_alone_is_no_lead_in_a_title() -> None:
+    """The title says that only the baseline ended ok."""
+    code = workload()
+    builder = RecordBuilder(experiment(code))
+    builder.launch(BASELINE, TrialPlan(code))
+    builder.failed_launch(steps(1), code, failure=Failure("oom", "out of memory"))
+    assert figures(builder)["throughput"].get_suptitle() == (
+        "Output throughput: only the baseline ended ok"
+    )
+
+
 def test_rows_that_cannot_be_drawn_are_counted() -> None:
     """A figure over steps says how many rows it leaves to the table."""
     figure = figures(without_steps())["throughput"]
