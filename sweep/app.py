@@ -9,6 +9,7 @@ import contextlib
 import os
 import shutil
 import signal
+import stat
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -50,6 +51,7 @@ _SHOW_S = 1.0
 _TAIL_LINES = 15
 _LOAD_BYTES_PER_S = 0.6e9
 _LOAD_S = 900.0
+_MAX_PROMPTS_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True)
@@ -95,11 +97,28 @@ def load(file: Path, overrides: Sequence[str]) -> Loaded:
         text,
         str(file),
         base=file.parent.absolute(),
-        read_text=lambda path: path.read_text(encoding="utf-8"),
+        read_text=read_prompts,
         overrides=overrides,
         engine_problems=lambda found: engine(found.engine.kind).problems(found),
     )
     return Loaded(text, tuple(overrides), experiment)
+
+
+def read_prompts(path: Path) -> str:
+    """Return the text of a prompts file. Raises OSError, UnicodeDecodeError, and ValueError for
+    what is no regular file or larger than 64 MiB: a pipe or a device would never end."""
+
+    def at_once(name: str, flags: int) -> int:
+        # Without O_NONBLOCK, opening a pipe waits until somebody writes to it.
+        return os.open(name, flags | os.O_NONBLOCK)
+
+    with open(path, encoding="utf-8", opener=at_once) as stream:
+        facts = os.fstat(stream.fileno())
+        if not stat.S_ISREG(facts.st_mode):
+            raise ValueError("it is not a regular file")
+        if facts.st_size > _MAX_PROMPTS_BYTES:
+            raise ValueError(f"it is larger than {_MAX_PROMPTS_BYTES // 2**20} MiB")
+        return stream.read()
 
 
 def plan(experiment: Experiment, environment: Mapping[str, str]) -> Planned:

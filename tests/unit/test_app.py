@@ -13,7 +13,7 @@ import pytest
 from fakes.sweeps import Crashed, SmallSweep, small_experiment, small_plan
 
 from sweep import app, views
-from sweep.app import Loaded, Planned, prepare
+from sweep.app import Loaded, Planned, prepare, read_prompts
 from sweep.following import _tell
 from sweep.model.errors import StoreError, SweepError, SweepLockedError, UnusableError, UsageError
 from sweep.preflight import Facts
@@ -41,7 +41,9 @@ PLANNED = Planned(small_plan(EXPERIMENT), FACTS)
 
 def test_the_engines_version_is_kept_with_the_plan(tmp_path: Path) -> None:
     """What the node's program said of itself is in every row."""
-    facts = replace(FACTS, answer={**FACTS.answer, "version": {"line": "engine 7.1", "returncode": 0}})
+    facts = replace(
+        FACTS, answer={**FACTS.answer, "version": {"line": "engine 7.1", "returncode": 0}}
+    )
     prepared = prepare(LOADED, Planned(PLANNED.plan, facts), tmp_path, new=True)
     prepared.lock.release()
     database = SweepDb.open(prepared.directory)
@@ -173,3 +175,28 @@ if __name__ == "__main__":
         print(error.exit_code)
         print(list(results.iterdir()))
         print(error.message)
+
+
+def test_prompts_are_read_from_a_regular_file(tmp_path: Path) -> None:
+    """Lines end alike whatever wrote them; exactly 64 MiB are the most."""
+    (tmp_path / "p.txt").write_bytes("é\r\nb\n".encode())
+    assert read_prompts(tmp_path / "p.txt") == "é\nb\n"
+    with (tmp_path / "large.txt").open("wb") as large:
+        large.truncate(64 * 2**20)
+    assert len(read_prompts(tmp_path / "large.txt")) == 64 * 2**20
+    with (tmp_path / "large.txt").open("ab") as large:
+        large.write(b"x")
+    with pytest.raises(ValueError, match="larger than 64 MiB"):
+        read_prompts(tmp_path / "large.txt")
+
+
+def test_a_prompts_file_that_never_ends_is_refused(tmp_path: Path) -> None:
+    """A pipe, a device and a directory are problems at once; nothing waits for them."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(ValueError, match="not a regular file"):
+            read_prompts(path)
+    with pytest.raises(IsADirectoryError):
+        read_prompts(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        read_prompts(tmp_path / "none")
