@@ -6,6 +6,7 @@ What a verb does not need is not imported: `--help` answers at once.
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import os
 import signal
@@ -332,6 +333,10 @@ def _show_error(error: SweepError) -> None:
 def main() -> None:
     """Run a verb; every error becomes a message and an exit code."""
     debug = "--debug" in sys.argv
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A table must not fail at its end because the terminal knows fewer characters.
+            stream.reconfigure(errors="replace")
     sys.exit(_exit_code(lambda: cli.main(standalone_mode=False), debug=debug))
 
 
@@ -348,6 +353,12 @@ def _exit_code(verb: Callable[[], Any], *, debug: bool) -> int:
             traceback.print_exc()
         _show_error(error)
         return error.exit_code
+    except OSError as error:
+        if debug:
+            traceback.print_exc()
+        click.echo(f"error: {error}", err=True)
+        _give_up_stdout()
+        return SweepError.exit_code
     except Exception as error:  # noqa: BLE001 - people get a sentence, not a traceback
         if debug:
             traceback.print_exc()
@@ -355,3 +366,14 @@ def _exit_code(verb: Callable[[], Any], *, debug: bool) -> int:
         click.echo("  run again with `sweep --debug …` and report it", err=True)
         return SweepError.exit_code
     return code if isinstance(code, int) else 0
+
+
+def _give_up_stdout() -> None:
+    """What is left in the buffer of a standard output that cannot be written goes nowhere: at
+    exit, Python would try again and complain in its own words."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

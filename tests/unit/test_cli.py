@@ -14,6 +14,15 @@ from sweep.cli import _require_launches
 from sweep.model.errors import UsageError
 from sweep.model.plan import Configuration, Plan, SkippedConfiguration
 
+SHOW_CHECK_MARK = """
+import click
+from sweep.cli import cli, main
+cli.command("check-mark")(lambda: click.echo("ok \u2713"))
+import sys
+sys.argv = ["sweep", "check-mark"]
+main()
+"""
+
 
 def test_a_plan_with_a_launch_may_go_on() -> None:
     """One launch is something to do, whatever else was excluded."""
@@ -68,3 +77,29 @@ def test_submit_of_nothing_makes_nothing(tmp_path: Path) -> None:
     assert ended.returncode == 2, ended.stderr
     assert "nothing to launch: of 1 configurations, 1 are excluded" in ended.stderr
     assert not (tmp_path / "r").exists()
+
+
+def test_a_full_disk_under_the_output_is_told_plainly() -> None:
+    """One sentence and code 1: it is no internal error, and Python adds nothing at exit."""
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "sweep", "schema"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    assert ended.stderr.decode() == "error: [Errno 28] No space left on device\n"
+    assert ended.returncode == 1
+
+
+def test_an_output_that_knows_few_characters() -> None:
+    """What a terminal cannot show becomes a question mark; no error comes of it."""
+    ended = subprocess.run(
+        [sys.executable, "-c", SHOW_CHECK_MARK],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "latin-1:strict"},
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"ok ?\n", b"")
