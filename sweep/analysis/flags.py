@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sweep.analysis.measurement import Measurement
+from sweep.analysis.measurement import Measurement, drafting
 from sweep.model.experiment import Workload
 
 INEFFECTIVE_ACCEPT_LENGTH = 1.05
@@ -30,6 +30,7 @@ def measurement_flags(
         and accept_length <= INEFFECTIVE_ACCEPT_LENGTH,
         "cycles_estimated": accept_length is not None
         and any(item.counts.cycles_estimated for item in measurement.answered),
+        "some_undrafted": accept_length is not None and drafting(measurement).undrafted > 0,
         "cached_prompt": _cached_share(measurement) > MAX_CACHED_SHARE,
         "one_prompt": len(prompts) == 1,
         "few_windows": windows < max(workload.repeats.min, FEW_WINDOWS),

@@ -21,6 +21,7 @@ from sweep.analysis.glossary import ARGUMENT_PREFIX, Column, argument_column, ta
 from sweep.analysis.measurement import (
     Count,
     Measurement,
+    drafting,
     measure,
     pool_measurements,
     same_text_share,
@@ -229,8 +230,8 @@ def _counts(measured: Measurement, *, is_baseline: bool) -> _Row:
     }
     if is_baseline:
         return row
-    cycles, accepted = measured.total("cycles"), measured.total("accepted_tokens")
-    drafted = measured.total("drafted_tokens")
+    counts = drafting(measured)
+    cycles, accepted, drafted = counts.cycles, counts.accepted_tokens, counts.drafted_tokens
     row |= {"cycles": cycles, "accepted_tokens": accepted, "drafted_tokens": drafted}
     if accepted is not None and cycles is not None:
         row["accept_length"] = acceptance.accept_length(accepted, cycles)

@@ -200,6 +200,8 @@ FLAGS = {
     "speculation_ineffective": "Accept length at most 1.05: hardly a draft token is accepted; "
     "draft and target may not match.",
     "cycles_estimated": "The engine does not report cycles; they are derived from other counts.",
+    "some_undrafted": "Some answers report no counts of drafting, as an engine does for answers "
+    "generated without a draft; accept length and acceptance are of the other answers.",
     "cached_prompt": "More than a tenth of the prompt tokens came from a cache: time to first "
     "token and throughput flatter.",
     "cache_unknown": "The engine did not confirm that its cache was flushed.",

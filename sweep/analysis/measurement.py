@@ -83,6 +83,33 @@ def measure(trial_id: str, attempt: AttemptRecord, count: Count) -> Measurement:
     )
 
 
+@dataclass(frozen=True)
+class Drafting:
+    """Counts of drafting, summed over the answers that report any; None: one of those lacks it.
+
+    `undrafted` is the number of answers that report none of the counts: an engine may leave them
+    out of an answer for which it never drafted. The sums are None when no answer reports.
+    """
+
+    cycles: int | None
+    drafted_tokens: int | None
+    accepted_tokens: int | None
+    undrafted: int
+
+
+_DRAFTING = ("cycles", "drafted_tokens", "accepted_tokens")
+
+
+def drafting(measurement: Measurement) -> Drafting:
+    """Sum the counts of drafting of a trial."""
+    counts = [item.counts for item in measurement.answered]
+    told = [[getattr(item, name) for name in _DRAFTING] for item in counts]
+    reporting = [values for values in told if any(value is not None for value in values)]
+    columns = list(zip(*reporting, strict=True)) or [(None,)] * len(_DRAFTING)
+    cycles, drafted, accepted = (None if None in column else sum(column) for column in columns)
+    return Drafting(cycles, drafted, accepted, len(told) - len(reporting))
+
+
 def pool_measurements(parts: Sequence[Measurement]) -> Measurement:
     """Join what several launches of one configuration measured; their windows are stacked."""
     return Measurement(

@@ -299,6 +299,32 @@ def test_unknown_token_counts_give_null_not_a_partial_sum() -> None:
     assert row["accept_length"] == pytest.approx(2.5)
 
 
+def test_an_answer_without_a_draft_does_not_blank_the_counts() -> None:
+    """One of 15 answers without counts: sums are of the other 14, and a flag says so."""
+    code = workload()
+    builder = RecordBuilder(experiment(code))
+    builder.launch(steps(2), TrialPlan(code, cycles=40, accepted=60, drafted=80))
+    record = builder.record()
+    attempt = record.launches[0].attempts[0]
+    requests = (dataclasses.replace(attempt.requests[0], meta={}), *attempt.requests[1:])
+    attempts = (dataclasses.replace(attempt, requests=requests),)
+    launches = (dataclasses.replace(record.launches[0], attempts=attempts),)
+    row = make_frame(dataclasses.replace(record, launches=launches), count).iloc[0]
+    assert row["cycles"] == 14 * 40
+    assert row["accepted_tokens"] == 14 * 60
+    assert row["drafted_tokens"] == 14 * 80
+    assert row["accept_length"] == pytest.approx(2.5)
+    assert row["acceptance_rate"] == pytest.approx(0.75)
+    assert row["output_tokens"] == 1515
+    assert "some_undrafted" in row["flags"].split()
+    whole = frame_of(builder).iloc[0]
+    assert "some_undrafted" not in whole["flags"].split()
+    none = make_frame(change_requests(record, meta={}), count).iloc[0]
+    for column in ("cycles", "accepted_tokens", "drafted_tokens", "accept_length"):
+        assert pd.isna(none[column]), column
+    assert "some_undrafted" not in none["flags"].split()
+
+
 def test_incomplete_windows_are_in_no_rate() -> None:
     """Without a complete window there is no throughput, and the answers are still counted."""
     code = workload()
