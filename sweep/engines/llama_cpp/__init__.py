@@ -89,7 +89,8 @@ class LlamaCpp:
 
     def classify_launch(self, outcome: Outcome) -> Failure | None:
         """Name why a launch failed; a draft that was not loaded fails it though it served."""
-        return classify_outcome(outcome, log.SIGNS)
+        failure = classify_outcome(outcome, log.SIGNS)
+        return failure and log.with_log_line(failure, outcome)
 
     def classify_trial(
         self, trial: PlannedTrial, records: Sequence[RequestRecord]

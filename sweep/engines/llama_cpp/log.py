@@ -5,8 +5,13 @@ Texts were read from the log of the server itself, each provoked once.
 
 from __future__ import annotations
 
-from sweep.agent.wire import Pattern
+import re
+from dataclasses import replace
+
+from sweep.agent.wire import Outcome, Pattern
 from sweep.engines.classify import LogSign
+from sweep.model.redaction import redact_text
+from sweep.model.states import Failure
 
 MILESTONES = (
     Pattern("target", r"loading model '"),
@@ -31,9 +36,10 @@ SIGNS = (
     ),
     LogSign(
         "file_damaged",
-        r"not within the file bounds|invalid magic characters|corrupted or incomplete",
+        r"not within the file bounds|invalid magic characters|corrupted or incomplete"
+        r"|failed to read magic",
         "missing_file",
-        "a model file is incomplete or is no GGUF: fetch it again",
+        "a model file is incomplete, empty or no GGUF: fetch it again",
     ),
     LogSign(
         "port_in_use",
@@ -67,3 +73,34 @@ SIGNS = (
     ),
 )
 """In order of precedence: the first that was seen names the failure."""
+
+_LONGEST_QUOTE = 300
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+
+
+def with_log_line(failure: Failure, outcome: Outcome) -> Failure:
+    """Return a failure with the line of the log that says it: of a wrong argument or model the
+    last that shows the sign, of an unknown end the last line at all."""
+    line = _telling_line(failure, outcome)
+    return replace(failure, message=f"{failure.message}; its log: {line}") if line else failure
+
+
+def _telling_line(failure: Failure, outcome: Outcome) -> str | None:
+    if failure.failure_class == "unknown" and outcome.end == "server_exit":
+        regexes = [r"\S"]
+    elif failure.failure_class in ("bad_args", "missing_file"):
+        shown = (sign for sign in SIGNS if sign.name in outcome.patterns)
+        regexes = [sign.regex for sign in shown if sign.failure_class == failure.failure_class][:1]
+    else:
+        return None
+    for line in reversed(outcome.log_tail):
+        if any(re.search(regex, line) for regex in regexes):
+            return _quotable(line)
+    return None
+
+
+def _quotable(line: str) -> str:
+    """Return a line fit for a terminal: no control characters, no passwords, not endless."""
+    plain = _ESCAPE.sub("", line)
+    shown = "".join(sign if sign.isprintable() else " " for sign in plain).strip()
+    return redact_text(shown, frozenset())[:_LONGEST_QUOTE]
