@@ -74,9 +74,12 @@ def measure(trial_id: str, attempt: AttemptRecord, count: Count) -> Measurement:
     ]
     answered = tuple(Answered(record, count(record)) for record in records if is_ok(record))
     complete = complete_windows(attempt.events, trial_id)
+    cut = sum(record.error == "stopped" for record in records)
+    # The same word stands for requests that were cut because the server died: those failed.
+    ours = cut if _was_stopped(attempt.events, trial_id) else 0
     return Measurement(
         answered=answered,
-        errors=len(records) - len(answered),
+        errors=len(records) - len(answered) - ours,
         complete=complete,
         output=_output_grid(answered, records, complete),
         decode=_decode_grid(answered, complete),
@@ -130,6 +133,16 @@ def pool_known(grids: Iterable[Grid | None]) -> Grid | None:
 def is_ok(record: RequestRecord) -> bool:
     """Whether a request was answered: a status of success, and no error on the way."""
     return record.error is None and record.status is not None and record.status // 100 == 2  # noqa: PLR2004  2xx
+
+
+def _was_stopped(events: Iterable[Mapping[str, Any]], trial_id: str) -> bool:
+    """Whether the trial ended because the sweep was asked to stop."""
+    return any(
+        event.get("event") == "trial_end"
+        and event.get("trial") == trial_id
+        and event.get("end") == "stopped"
+        for event in events
+    )
 
 
 def complete_windows(events: Iterable[Mapping[str, Any]], trial_id: str) -> tuple[int, ...]:

@@ -175,6 +175,28 @@ def test_errors_are_counted_and_left_out_of_latencies() -> None:
     assert pd.isna(row["vs_best"])
 
 
+@pytest.mark.parametrize(("end", "errors"), [("stopped", 0), ("server_exit", 1)])
+def test_a_request_that_our_own_stop_cut_did_not_fail(end: str, errors: int) -> None:
+    """A cut request is no error of a trial that was stopped, and is one when the server died."""
+    code = workload()
+    builder = RecordBuilder(experiment(code))
+    builder.launch(steps(1), TrialPlan(code, state=TrialState.INTERRUPTED))
+    record = builder.record()
+    attempt = record.launches[0].attempts[0]
+    cut = dataclasses.replace(attempt.requests[-1], status=None, error="stopped")
+    events = tuple(
+        {**event, "end": end} if event["event"] == "trial_end" else event
+        for event in attempt.events
+    )
+    attempts = (
+        dataclasses.replace(attempt, events=events, requests=(*attempt.requests[:-1], cut)),
+    )
+    launches = (dataclasses.replace(record.launches[0], attempts=attempts),)
+    row = make_frame(dataclasses.replace(record, launches=launches), count).iloc[0]
+    assert (row["requests_ok"], row["requests_error"]) == (14, errors)
+    assert ("errors" in row["flags"].split()) is (errors > 0)
+
+
 def test_short_outputs_are_flagged_and_counted_as_they_are() -> None:
     """200 answers of one token while 256 were asked give one token each, and a flag."""
     code = workload(prompts=200, max_tokens=256)
