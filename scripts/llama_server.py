@@ -8,6 +8,7 @@ that are not in `FLAGS` are refused: a setting that is dropped in silence is a w
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
 import signal
 import sys
@@ -170,13 +171,27 @@ def parameters(values: dict[str, Any]) -> Any:
     return params
 
 
+def flush_log() -> None:
+    """Wait until everything that the engine logged is written: a thread of its own does that, and
+    the wheel offers no call for it but exports llama.cpp's."""
+    engine = ctypes.CDLL(xllamacpp.xllamacpp.__file__)
+    log = engine["_Z15common_log_mainv"]
+    log.restype = ctypes.c_void_p
+    flush = engine["_Z16common_log_flushP10common_log"]
+    flush.argtypes, flush.restype = [ctypes.c_void_p], None
+    flush(log())
+
+
 def _serve(params: Any, keep: list[Any]) -> None:
     """Load the model and serve; a failure ends the process, because nothing else can."""
     try:
         keep.append(xllamacpp.Server(params))
     except Exception as error:  # noqa: BLE001 - the wheel raises whatever the engine threw
-        print(f"error: {error}", file=sys.stderr, flush=True)
-        os._exit(1)
+        try:
+            flush_log()
+        finally:
+            print(f"error: {error}", file=sys.stderr, flush=True)
+            os._exit(1)
 
 
 def main(argv: list[str]) -> int:
