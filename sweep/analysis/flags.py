@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sweep.analysis.measurement import Measurement, drafting
+from sweep.analysis.uncertainty import relative_half_width
 from sweep.model.experiment import Workload
 
 INEFFECTIVE_ACCEPT_LENGTH = 1.05
@@ -34,6 +35,7 @@ def measurement_flags(
         "cached_prompt": _cached_share(measurement) > MAX_CACHED_SHARE,
         "one_prompt": len(prompts) == 1,
         "few_windows": windows < max(workload.repeats.min, FEW_WINDOWS),
+        "wide_interval": _is_wide(measurement, workload),
     }
     return [flag for flag, holds in checks.items() if holds]
 
@@ -47,6 +49,13 @@ def is_cache_unknown(events: Iterable[Mapping[str, Any]], trial_id: str) -> bool
         if event["event"] == "flush" and trial == trial_id and not event["confirmed"]:
             return True
     return False
+
+
+def _is_wide(measurement: Measurement, workload: Workload) -> bool:
+    if measurement.output is None or len(measurement.complete) < workload.repeats.max:
+        return False
+    width = relative_half_width(measurement.output)
+    return width is not None and width > workload.repeats.relative_ci
 
 
 def _is_short(measurement: Measurement, workload: Workload) -> bool:

@@ -208,6 +208,8 @@ FLAGS = {
     "one_prompt": "One prompt only: nothing is known of other prompts.",
     "few_windows": "Fewer complete windows than asked, or fewer than three: the interval is weak "
     "or missing.",
+    "wide_interval": "The most windows allowed were measured, and the 95 % interval of their mean "
+    "is still wider than repeats.relative_ci asks.",
     "output_differs": "At temperature 0 some answers differ from the baseline's.",
     "simulated": "The server was simulated: the row says nothing of real hardware.",
 }

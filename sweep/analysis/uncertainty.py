@@ -87,6 +87,20 @@ def rate_interval(grid: Grid) -> Interval | None:
     return _interval(rate, sources)
 
 
+def relative_half_width(grid: Grid) -> float | None:
+    """Half-width of Student's 95 % interval of the mean rate of windows ÷ that mean, a fraction.
+
+    By this the node decides whether windows are enough; None with fewer than two or no rate.
+    """
+    time_s = grid.time_s.sum(axis=1)
+    if grid.windows < MIN_WINDOWS or not grid.rate or not (time_s > 0).all():
+        return None
+    rates = grid.amount.sum(axis=1) / time_s
+    quantile = float(special.stdtrit(grid.windows - 1, 0.5 + CONFIDENCE / 2))
+    spread = float(rates.std(ddof=1)) / float(rates.mean())
+    return float(quantile * spread / grid.windows**0.5)
+
+
 def ratio_interval(numerator: Grid, denominator: Grid) -> Interval | None:
     """Return the 95 % interval of rate(numerator) ÷ rate(denominator), paired by prompt.
 

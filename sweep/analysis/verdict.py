@@ -287,9 +287,14 @@ def _nothing_placed(frame: pd.DataFrame) -> str:
 def _certainty(places: Iterable[PlaceVerdict], frame: pd.DataFrame) -> str:
     asked = {(place.node, place.workload, place.concurrency) for place in places}
     at = [key in asked for key in zip(*(frame[name] for name in PLACE), strict=True)]
-    if _ok(frame[at]).empty:
+    at_places = _ok(frame[at])
+    if at_places.empty:
         return "No trial of the objective ended ok; see the reasons below."
-    text = "Measured in one launch each, so the difference between launches is not known"
+    baselines = at_places[at_places["is_baseline"].astype(bool)]
+    same = ["node", "arm", "configuration_id", "workload", "concurrency"]
+    but = " but the baseline" if bool(baselines.duplicated(same).any()) else ""
+    text = f"Each configuration{but} was launched once, so the difference between launches is "
+    text += "not known"
     workloads = {place.workload for place in places}
     flags = frame[frame["workload"].isin(workloads)]["flags"].str.split()
     if any("one_prompt" in row for row in flags):

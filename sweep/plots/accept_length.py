@@ -34,9 +34,8 @@ def _title(frame: pd.DataFrame) -> str:
     if judged.empty:
         return f"Accept length reaches {ok['accept_length'].max():.2f}; break-even is not known"
     above = int((judged["accept_length"] > judged["break_even_accept_length"]).sum())
-    if above == 0:
-        return f"Accept length is below break-even in all {len(judged)} rows: speculation loses"
-    return f"Accept length is above break-even in {above} of {len(judged)} rows"
+    below = int((judged["accept_length"] < judged["break_even_accept_length"]).sum())
+    return f"Accept length is above break-even in {above} of {len(judged)} rows, below in {below}"
 
 
 def _draw(panel: Panel) -> bool:

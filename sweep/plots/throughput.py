@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.markers import CARETUP
 
 from sweep.analysis.verdict import Verdict
 from sweep.analysis.wording import known, number, ratio
@@ -27,6 +28,11 @@ NOTE = (
     "speculation. Crosses: what did not end ok, and why."
 )
 
+CUT_NOTE = " Arrows: the interval goes on."
+MAX_REACH = 3.0
+"""How far intervals are drawn, as a multiple of the largest throughput of a panel; with two windows
+they can reach beyond any axis."""
+
 _EDGE = 0.2
 """Share of the width in which a label no longer fits when centred."""
 
@@ -34,10 +40,26 @@ _EDGE = 0.2
 def throughput(frame: pd.DataFrame, verdict: Verdict) -> Figure:
     """Draw the output throughput [tokens/s] of every configuration over its draft steps."""
     found = facets(frame, verdict)
-    sheet = draw_panels(found, _title(found), NOTE + left_out(frame))
+    note = NOTE + (CUT_NOTE if any(_is_cut(facet) for facet in found) else "")
+    sheet = draw_panels(found, _title(found), note + left_out(frame))
     for panel in sheet.panels:
         _draw(panel, alone=len(found) == 1)
     return sheet.finish({})
+
+
+def _rated(facet: Facet) -> pd.DataFrame:
+    rows = facet.rows
+    return rows[(rows["state"] == TrialState.OK.value) & rows["output_tok_s"].notna()]
+
+
+def _ceiling(facet: Facet) -> float:
+    """Up to where intervals are drawn [tokens/s]."""
+    rates = _rated(facet)["output_tok_s"]
+    return MAX_REACH * float(rates.max()) if len(rates) else 0.0
+
+
+def _is_cut(facet: Facet) -> bool:
+    return bool((_rated(facet)["output_tok_s_hi"] > _ceiling(facet)).fillna(False).any())
 
 
 def _title(found: Sequence[Facet]) -> str:
@@ -63,15 +85,22 @@ def _draw(panel: Panel, *, alone: bool) -> None:
     if not alone:
         dress(axes, f"{panel.facet.title}: {finding(panel.facet.place)}")
     drawn = _draw_baselines(panel)
+    ceiling = _ceiling(panel.facet)
     for name, look, rows in panel.lines("output_tok_s"):
         x = rows["num_steps"].astype(float) + panel.shift(name, LINE_DODGE)
         y = rows["output_tok_s"]
         below = (y - rows["output_tok_s_lo"]).fillna(0.0).astype(float)
-        above = (rows["output_tok_s_hi"] - y).fillna(0.0).astype(float)
+        above = (rows["output_tok_s_hi"].clip(upper=ceiling) - y).fillna(0.0).astype(float)
+        cut = (rows["output_tok_s_hi"] > ceiling).fillna(False).astype(bool) & y.notna()
         axes.errorbar(
             x, values(y), yerr=[below, above], label=name, color=look.colour,
             marker=look.marker, markersize=5, linewidth=1.6, elinewidth=1, capsize=2.5,
         )  # fmt: skip
+        if cut.any():
+            axes.plot(
+                x[cut], [ceiling] * int(cut.sum()), color=look.colour, marker=CARETUP,
+                linestyle="none",
+            )  # fmt: skip
         drawn = True
     if not drawn:
         say(axes, "no configuration gave a throughput")
@@ -81,9 +110,8 @@ def _draw(panel: Panel, *, alone: bool) -> None:
 
 
 def _draw_baselines(panel: Panel) -> bool:
-    rows = panel.facet.rows
-    ok = rows[rows["is_baseline"] & (rows["state"] == TrialState.OK.value)]
-    ok = ok[ok["output_tok_s"].notna()]
+    rated, ceiling = _rated(panel.facet), _ceiling(panel.facet)
+    ok = rated[rated["is_baseline"]]
     colours = {name.split(", ")[0]: look.colour for name, look in panel.looks.items()}
     for variant, same in ok.groupby("variant", sort=False):
         plural = variant != "default"
@@ -92,7 +120,9 @@ def _draw_baselines(panel: Panel) -> bool:
         lo, hi = same["output_tok_s_lo"].min(), same["output_tok_s_hi"].max()
         # One band: those of several arms would lie on each other.
         if known(lo) and known(hi) and not plural:
-            panel.axes.axhspan(float(lo), float(hi), color=colour, alpha=0.18, linewidth=0)
+            panel.axes.axhspan(
+                float(lo), min(float(hi), ceiling), color=colour, alpha=0.18, linewidth=0
+            )
         panel.axes.axhline(
             float(same["output_tok_s"].mean()), color=colour, linewidth=1.4, linestyle="--",
             label=label,
@@ -114,6 +144,7 @@ def _mark_leading(panel: Panel) -> None:
             markeredgewidth=1.3, linestyle="none",
         )  # fmt: skip
         top = float(row["output_tok_s_hi"]) if known(row["output_tok_s_hi"]) else y
+        top = min(top, _ceiling(panel.facet))
         low, high = panel.axes.get_xlim()
         place_in_width = (x - low) / (high - low)
         side = "left" if place_in_width < _EDGE else "right" if place_in_width > 1 - _EDGE else ""

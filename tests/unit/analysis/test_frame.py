@@ -20,7 +20,7 @@ from fakes.records import (
 
 from sweep.analysis.frame import make_frame
 from sweep.analysis.glossary import FLAGS, entry
-from sweep.model.experiment import Axes, EngineSpec
+from sweep.model.experiment import Axes, EngineSpec, Repeats
 from sweep.model.plan import Role
 from sweep.model.record import SweepRecord
 from sweep.model.states import Failure, TrialState
@@ -254,6 +254,21 @@ def test_other_flags() -> None:
     assert set(row["flags"].split()) == wanted
     assert row["same_as_baseline_share"] == 0.0
     assert wanted <= set(FLAGS)
+
+
+@pytest.mark.parametrize(
+    ("most", "relative_ci", "flagged"),
+    [(3, 0.24, True), (3, 0.25, False), (4, 0.24, False)],
+)
+def test_windows_that_ran_out_before_the_interval_was_narrow(
+    most: int, relative_ci: float, flagged: bool
+) -> None:
+    """Rates of 9, 10 and 11 have a half-width of 4.303 × 1 ÷ √3 ÷ 10 = 0.248 of their mean."""
+    repeats = Repeats(min=3, max=most, relative_ci=relative_ci)
+    code = workload(prompts=1, repeats=repeats)
+    builder = RecordBuilder(experiment(code))
+    builder.launch(steps(1), TrialPlan(code, time_s=lambda w, _: 101 / (9 + w) - 0.1))
+    assert ("wide_interval" in frame_of(builder).iloc[0]["flags"].split()) is flagged
 
 
 def test_an_unconfirmed_flush_is_flagged() -> None:

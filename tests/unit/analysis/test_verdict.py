@@ -41,8 +41,10 @@ def test_a_clear_lead_is_named_with_its_interval_and_limits() -> None:
     assert found.places[0].leading.label == "2 steps"
     assert found.summary == (
         "code at concurrency 1: 2 steps leads with 168 tok/s, 1.83× [1.82, 1.84] its baseline. "
-        "Measured in one launch each, so the difference between launches is not known."
+        "Each configuration was launched once, so the difference between launches is not known."
     )
+    builder.launch(BASELINE, TrialPlan(code), role=Role.BASELINE_LAST)
+    assert "Each configuration but the baseline was launched once" in judge(builder).summary
 
 
 def test_one_percent_under_three_percent_noise_has_no_winner() -> None:

@@ -171,6 +171,37 @@ def test_a_baseline_alone_is_no_lead_in_a_title() -> None:
     )
 
 
+def test_intervals_beyond_the_axis_are_cut_and_marked() -> None:
+    """Two windows far apart give a huge interval; it ends at three times the largest point."""
+    code = workload(prompts=1)
+    builder = RecordBuilder(experiment(code))
+    builder.launch(BASELINE, TrialPlan(code))
+    builder.launch(steps(1), TrialPlan(code, windows=2, time_s=lambda w, _: 0.1 + 3.0 * w))
+    record = builder.record()
+    assert make_frame(record, count)["output_tok_s_hi"].max() > 10_000
+    figure = figures(builder)["throughput"]
+    largest = 101 / 1.1
+    assert 3 * largest < figure.axes[0].get_ylim()[1] < 4 * largest
+    assert "Arrows: the interval goes on." in figure.get_supxlabel().replace("\n", " ")
+    assert "Arrows" not in figures(two_workloads())["throughput"].get_supxlabel()
+
+
+@pytest.mark.parametrize(("accepted", "above", "below"), [(60, 1, 0), (4, 0, 1)])
+def test_the_title_counts_rows_on_both_sides_of_break_even(
+    accepted: int, above: int, below: int
+) -> None:
+    """The title of accept length counts, and judges nothing without intervals."""
+    code = workload()
+    builder = RecordBuilder(experiment(code))
+    builder.launch(BASELINE, TrialPlan(code))
+    time_s = 0.5 if above else 1.5
+    plan = TrialPlan(code, time_s=lambda *_: time_s, cycles=40, accepted=accepted)
+    builder.launch(steps(2), plan)
+    assert figures(builder)["accept_length"].get_suptitle() == (
+        f"Accept length is above break-even in {above} of 1 rows, below in {below}"
+    )
+
+
 def test_rows_that_cannot_be_drawn_are_counted() -> None:
     """A figure over steps says how many rows it leaves to the table."""
     figure = figures(without_steps())["throughput"]
