@@ -150,23 +150,27 @@ def test_driver_with_ray_killed_in_load_in_a_window_and_before_the_stop(machine:
     machine.require_quiet()
 
 
+def below_driver(machine: Machine, name: str) -> procs.Identity | None:
+    """A process of the driver's whose name begins so."""
+    for process in descendants(machine.driver()[0]):
+        if procs.name_of(process.pid).startswith(name):
+            return process.identity
+    return None
+
+
 @pytest.mark.ray
 def test_lane_and_ray_killed_in_a_window(machine: Machine) -> None:
     """A dead lane, and a dead Ray, are replaced; the launch never notices."""
     file = machine.experiment([1, 2])
     expected = undisturbed(machine, "submit", file)
     first = len(machine.starts())
-    machine.serve_with("--rate 40")  # a window takes 4 s
+    # A window takes 4 s; the first launch is long enough for Ray to be up and its actor to read.
+    machine.serve_with("--rate 40", s1="--rate 15")
     following = machine.start("submit", file, "--new")
     machine.wait_for_sweep(2)
     for steps, name in ((1, "ray::LaneActor"), (2, "raylet")):
         machine.wait_for_phase(steps, "measure")
-        for process in descendants(machine.driver()[0]):
-            if procs.name_of(process.pid).startswith(name):
-                kill(process.identity)
-                break
-        else:
-            raise AssertionError(f"no process {name}")
+        kill(eventually(partial(below_driver, machine, name)))
     ended = finished(following, 120)
     assert ended.code == 0, ended.text
     log = (machine.directory / "driver.log").read_text()
