@@ -259,7 +259,7 @@ def _rest(directory: Path) -> tuple[Experiment, Plan, int]:
 
 def _latest_unfinished(sweeps: Sequence[FoundSweep], results: Path) -> FoundSweep:
     for sweep in reversed(sweeps):
-        if sweep.problem is None and _rest(sweep.directory)[1]:
+        if sweep.problem is None and _rest(sweep.directory)[2]:
             return sweep
     raise UsageError(
         f"no unfinished sweep below {results}", hint="`sweep list` shows the sweeps there are"

@@ -20,7 +20,7 @@ from sweep.driver.sweep_run import RunResult, RunSetup, SweepRun
 from sweep.engines import engine
 from sweep.model.errors import NodeError, StoreError, SweepError
 from sweep.model.experiment import Experiment
-from sweep.nodes.access import PATIENCE_S, agent_python, home_of, node_factory
+from sweep.nodes.access import CHECK_PATIENCE_S, PATIENCE_S, agent_python, home_of, node_factory
 from sweep.nodes.archive import agent_archive
 from sweep.ports import Clock, Node
 from sweep.store.directory import DRIVER_LOG, LAUNCHES_DIR, SweepLock
@@ -153,20 +153,21 @@ class Drive:
         finally:
             lanes.close()
         if not experiment.keep:
-            self._tidy(factories, setup.workdirs)
+            self._tidy(experiment, setup.workdirs)
         return result
 
-    def _tidy(
-        self, factories: Mapping[str, Callable[[], Node]], workdirs: Mapping[str, str]
-    ) -> None:
-        """Remove the sweep's directory from nodes that hold nothing more of it."""
+    def _tidy(self, experiment: Experiment, workdirs: Mapping[str, str]) -> None:
+        """Remove the sweep's directory from nodes that hold nothing more of it; a node that does
+        not answer keeps nobody waiting for the report."""
         attempts = self._database.attempts()
-        for name, workdir in workdirs.items():
-            rows = [row for row in attempts if row.node == name]
+        for spec in experiment.nodes:
+            rows = [row for row in attempts if row.node == spec.name]
             if all(row.outcome is not None and row.fetched is not None for row in rows):
-                node = factories[name]()
+                node = node_factory(
+                    spec, self._environment, self._clock, patience_s=CHECK_PATIENCE_S
+                )()
                 try:
-                    node.remove_tree(workdir)
+                    node.remove_tree(workdirs[spec.name])
                 except NodeError as error:  # nothing is lost; `clean` can do it later
                     print(f"{self._clock.utc()} {error.message}", file=sys.stderr)
                 finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import http.server
 import itertools
@@ -212,16 +213,16 @@ def read_ask(path: str, values: Json) -> Ask:
     return ask
 
 
-class Shape:
+class Shape(abc.ABC):
     """How an answer is written for one of the calls."""
 
+    @abc.abstractmethod
     def events(self, part: Progress, usage: bool) -> Iterator[Json]:
         """Yield the objects of a streamed answer that a part of it brings."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def whole(self, part: Progress, usage: bool) -> Json:
         """Return the one object of an answer that does not stream."""
-        raise NotImplementedError
 
 
 class Generate(Shape):

@@ -16,8 +16,9 @@ from sweep import app, views
 from sweep.app import Loaded, Planned, prepare, read_prompts
 from sweep.following import _tell
 from sweep.model.errors import StoreError, SweepError, SweepLockedError, UnusableError, UsageError
+from sweep.model.states import LaunchState, TrialState
 from sweep.preflight import Facts
-from sweep.store.directory import SweepLock
+from sweep.store.directory import SweepLock, find_sweeps
 from sweep.store.sweep_db import DB_FILE, SweepDb
 
 EXPERIMENT = small_experiment()
@@ -51,6 +52,24 @@ def test_the_engines_version_is_kept_with_the_plan(tmp_path: Path) -> None:
     database.close()
 
 
+def complete(directory: Path) -> None:
+    """End every trial of a sweep well."""
+    database = SweepDb.open(directory)
+    for launch in database.plan().launches:
+        database.begin_attempt(
+            launch.launch_id, 1, run=1, node="n", directory="/d", nonce="n", trial_ids=[], utc="u"
+        )
+        database.end_attempt(
+            launch.launch_id,
+            1,
+            state=LaunchState.DONE,
+            failure=None,
+            outcome=None,
+            trials={trial.trial_id: (TrialState.OK, None) for trial in launch.trials},
+        )
+    database.close()
+
+
 def test_a_new_sweep_is_prepared(tmp_path: Path) -> None:
     """A private directory with the file as submitted, the plan, and the lock held."""
     prepared = prepare(LOADED, PLANNED, tmp_path, new=False)
@@ -73,6 +92,20 @@ def test_the_same_name_continues_unless_new(tmp_path: Path) -> None:
     new = prepare(LOADED, PLANNED, tmp_path, new=True)
     assert new.directory != first.directory
     new.lock.release()
+
+
+def test_resume_goes_on_with_the_latest_that_is_unfinished(tmp_path: Path) -> None:
+    """A complete sweep that is younger is passed over; with none unfinished there is nothing."""
+    for name in ("older", "younger"):
+        experiment = small_experiment(name=name)
+        loaded = Loaded(f"name: {name}\n", (), experiment)
+        prepare(loaded, PLANNED, tmp_path, new=True).lock.release()
+    sweeps = find_sweeps(tmp_path)
+    complete(sweeps[1].directory)
+    assert app._latest_unfinished(sweeps, tmp_path).name == "older"
+    complete(sweeps[0].directory)
+    with pytest.raises(UsageError, match="no unfinished sweep"):
+        app._latest_unfinished(sweeps, tmp_path)
 
 
 def test_a_locked_sweep_is_not_touched(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from sweep.engines.given import given_arguments
 from sweep.engines.llama_cpp import arguments
 from sweep.model.errors import Problem
 from sweep.model.experiment import Experiment, Scalar
@@ -29,22 +30,9 @@ def problems(experiment: Experiment) -> tuple[Problem, ...]:
     return (*found, *_slot_problems(experiment)) if not found else tuple(found)
 
 
-def _arguments(experiment: Experiment) -> Iterator[tuple[str, tuple[str, ...], str, Scalar]]:
-    """Yield every value of every argument: where, its path, its name as written, the value."""
-    for name, value in experiment.engine.args.items():
-        yield "engine.args", ("engine", "args", name), name, value
-    for variant in experiment.axes.variants:
-        for name, value in variant.args.items():
-            path = ("sweep", "variants", variant.name, "args", name)
-            yield f"variant {variant.name!r}", path, name, value
-    for name, values in experiment.axes.args.items():
-        for value in values:
-            yield "sweep.args", ("sweep", "args", name), name, value
-
-
 def _argument_problems(experiment: Experiment) -> Iterator[Problem]:
     seen: dict[tuple[str, str], str] = {}
-    places = dict.fromkeys(place[:3] for place in _arguments(experiment))
+    places = dict.fromkeys(place[:3] for place in given_arguments(experiment))
     for where, path, name in places:
         long = arguments.full_name(name)
         if long in arguments.RESERVED:
@@ -114,7 +102,7 @@ def _values(experiment: Experiment, name: str) -> list[tuple[str, tuple[str, ...
     """Return every value that an argument is given anywhere, with where and its path."""
     return [
         (where, path, value)
-        for where, path, written, value in _arguments(experiment)
+        for where, path, written, value in given_arguments(experiment)
         if arguments.full_name(written) == name
     ]
 

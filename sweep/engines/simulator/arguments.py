@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from sweep.agent.wire import AGENT_VARIABLE
+from sweep.engines.given import given_arguments
 from sweep.model.experiment import Experiment, Scalar, Variant
 from sweep.model.plan import Configuration, ServerCommand
 
@@ -47,19 +48,6 @@ def is_speculative(name: str) -> bool:
 def variant_of(configuration: Configuration, experiment: Experiment) -> Variant:
     """Return the variant that a configuration names."""
     return next(v for v in experiment.axes.variants if v.name == configuration.variant)
-
-
-def layers(experiment: Experiment) -> Iterator[tuple[str, tuple[str, ...], str, Scalar]]:
-    """Yield every value of every argument in the file: where, its path, its name, the value."""
-    for name, value in experiment.engine.args.items():
-        yield "engine.args", ("engine", "args", name), name, value
-    for variant in experiment.axes.variants:
-        for name, value in variant.args.items():
-            path = ("sweep", "variants", variant.name, "args", name)
-            yield f"variant {variant.name!r}", path, name, value
-    for name, values in experiment.axes.args.items():
-        for value in values:
-            yield "sweep.args", ("sweep", "args", name), name, value
 
 
 def _merged(
@@ -124,7 +112,7 @@ def server(configuration: Configuration, experiment: Experiment) -> ServerComman
 
 def calibrations(experiment: Experiment) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield every calibration that the file names, with its path in the file."""
-    for _, path, name, value in layers(experiment):
+    for _, path, name, value in given_arguments(experiment):
         if full_name(name) == "calibration":
             yield path, str(value)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from sweep.engines.given import given_arguments
 from sweep.engines.simulator import arguments
 from sweep.model.errors import Problem
 from sweep.model.experiment import Experiment
@@ -22,7 +23,7 @@ def problems(experiment: Experiment) -> tuple[Problem, ...]:
 
 
 def _argument_problems(experiment: Experiment) -> Iterator[Problem]:
-    for where, path, written in dict.fromkeys(item[:3] for item in arguments.layers(experiment)):
+    for where, path, written in dict.fromkeys(item[:3] for item in given_arguments(experiment)):
         name = arguments.full_name(written)
         if name in arguments.RESERVED:
             yield Problem(
