@@ -75,12 +75,24 @@ def new_figure(width_in: float, height_in: float, title: str, note: str = "") ->
     return figure
 
 
+_BOX_INSET_IN = 0.12
+"""From the corner of a figure to the text in the box: the frame is inside, whatever the size."""
+
+
 def mark_simulated(figure: Figure) -> None:
     """Write across the top right corner that no real server was measured."""
+    width_in, height_in = figure.get_size_inches()
     figure.text(
-        0.992, 0.992, "SIMULATED", ha="right", va="top", fontsize=SMALL_SIZE,
-        fontweight="bold", color=ALERT, bbox={"facecolor": SURFACE, "edgecolor": ALERT},
-    )  # fmt: skip
+        1 - _BOX_INSET_IN / width_in,
+        1 - _BOX_INSET_IN / height_in,
+        "SIMULATED",
+        ha="right",
+        va="top",
+        fontsize=SMALL_SIZE,
+        fontweight="bold",
+        color=ALERT,
+        bbox={"facecolor": SURFACE, "edgecolor": ALERT},
+    )
 
 
 def dress(axes: Axes, title: str = "") -> None:
