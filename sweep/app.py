@@ -128,15 +128,14 @@ def plan(experiment: Experiment, environment: Mapping[str, str]) -> Planned:
 
 
 def _inspect(experiment: Experiment, environment: Mapping[str, str]) -> Facts:
-    factory = node_factory(
-        experiment.nodes[0], environment, SystemClock(), patience_s=CHECK_PATIENCE_S
-    )
+    spec = experiment.nodes[0]
+    factory = node_factory(spec, environment, SystemClock(), patience_s=CHECK_PATIENCE_S)
     try:
         node = factory()
     except NodeError as error:
         raise UnusableError(error.message, hint=error.hint) from error
     try:
-        return inspect(node, experiment, engine(experiment.engine.kind))
+        return inspect(node, spec, experiment, engine(experiment.engine.kind))
     finally:
         node.close()
 
@@ -161,7 +160,7 @@ def prepare(loaded: Loaded, planned: Planned, results: Path, *, new: bool) -> Pr
     check_results_directory(results, disk_facts(str(results)))
     name = loaded.experiment.name
     earlier = None if new else _latest_of_name(results, name)
-    require_usable(planned.facts, loaded.experiment, earlier.sweep_id if earlier else None)
+    require_usable(planned.facts, earlier.sweep_id if earlier else None)
     now = SystemClock().utc()
     directory = earlier.directory if earlier else results / new_sweep_id(name, now)
     try:
@@ -231,7 +230,7 @@ def prepare_resume(results: Path, text: str | None, environment: Mapping[str, st
     if to_run:
         check_results_directory(results, disk_facts(str(results)))
         facts = _inspect(experiment, environment)
-        require_usable(facts, experiment, found.sweep_id)
+        require_usable(facts, found.sweep_id)
         require_same(planned, make_plan(experiment, engine(experiment.engine.kind), facts.identity))
     return Prepared(found.directory, lock, PlanChange(0, 0, 0), earlier=True, to_run=to_run)
 

@@ -23,12 +23,17 @@ _LEAST_FREE_BYTES = 256 * 1024 * 1024
 class Facts:
     """What the agent's `inspect` answered for one node."""
 
-    node: str
+    spec: NodeSpec
     answer: Mapping[str, Any]
     paths: Sequence[str]
     workdir: str
     gpus: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
     """The GPUs that this experiment asks for."""
+
+    @property
+    def node(self) -> str:
+        """The node's name."""
+        return self.spec.name
 
     @property
     def engine_version(self) -> str | None:
@@ -43,9 +48,8 @@ class Facts:
         return {"engine_version": self.engine_version, "files": dict(self.answer["paths"])}
 
 
-def inspect(node: Node, experiment: Experiment, engine: Engine) -> Facts:
+def inspect(node: Node, spec: NodeSpec, experiment: Experiment, engine: Engine) -> Facts:
     """Ask a node for the facts that this experiment needs; raises UnusableError."""
-    spec = experiment.nodes[0]
     paths = engine.identity_paths(experiment)
     try:
         home = spec.workdir or node.home()
@@ -59,7 +63,7 @@ def inspect(node: Node, experiment: Experiment, engine: Engine) -> Facts:
         raise UnusableError(
             error.message, hint=error.hint or "set node.workdir to a directory that can be written"
         ) from error
-    return Facts(node.name, answer, paths, home, _asked_gpus(spec, answer))
+    return Facts(spec, answer, paths, home, _asked_gpus(spec, answer))
 
 
 def _ask(node: Node, python: str, home: str, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,9 +92,9 @@ def _asked_gpus(spec: NodeSpec, answer: Mapping[str, Any]) -> list[Mapping[str, 
     return [gpu for gpu in answer["gpus"] if gpu["index"] in spec.gpus or gpu["uuid"] in spec.gpus]
 
 
-def problems(facts: Facts, experiment: Experiment) -> list[str]:
+def problems(facts: Facts) -> list[str]:
     """Return what makes the node unusable for the experiment, each with what to do."""
-    answer, spec = facts.answer, experiment.nodes[0]
+    answer, spec = facts.answer, facts.spec
     found = [
         f"{path} does not exist on node {facts.node}: correct the path in the experiment file"
         for path in facts.paths
@@ -140,14 +144,14 @@ def users(facts: Facts, sweep_id: str | None) -> list[str]:
     ]
 
 
-def require_usable(facts: Facts, experiment: Experiment, sweep_id: str | None) -> None:
+def require_usable(facts: Facts, sweep_id: str | None) -> None:
     """Raise UnusableError with everything that is wrong, ClaimHeldError when someone else is
     there and the experiment does not say to wait."""
-    wrong = problems(facts, experiment)
+    wrong = problems(facts)
     if wrong:
         raise UnusableError("; ".join(wrong), hint="nothing was started")
     others = users(facts, sweep_id)
-    if others and experiment.nodes[0].on_busy == "fail":
+    if others and facts.spec.on_busy == "fail":
         raise ClaimHeldError(
             "; ".join(others), hint="wait for it, or set node.on_busy: wait; nothing was started"
         )

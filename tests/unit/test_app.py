@@ -23,7 +23,7 @@ from sweep.store.sweep_db import DB_FILE, SweepDb
 
 EXPERIMENT = small_experiment()
 FACTS = Facts(
-    "n",
+    EXPERIMENT.nodes[0],
     {
         "paths": {},
         "gpus": [],

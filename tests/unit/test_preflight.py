@@ -26,7 +26,7 @@ DISK: dict[str, Any] = {
 EXPERIMENT = small_experiment()
 
 
-def facts(*gpus: dict[str, Any], **answer: Any) -> Facts:
+def facts(*gpus: dict[str, Any], spec: NodeSpec = NodeSpec("n"), **answer: Any) -> Facts:
     """A usable node with these GPUs unless told otherwise."""
     values: dict[str, Any] = {
         "paths": {"m.gguf": {"size": 1}},
@@ -37,7 +37,7 @@ def facts(*gpus: dict[str, Any], **answer: Any) -> Facts:
         "claims": [],
         "workdir": DISK,
     } | answer
-    return Facts("n", values, ["m.gguf"], "/w", gpus)
+    return Facts(spec, values, ["m.gguf"], "/w", gpus)
 
 
 def claim(resource: str, sweep: str) -> dict[str, Any]:
@@ -53,8 +53,8 @@ def process(gpu: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_usable_node_has_no_problems() -> None:
     """Nothing is wrong, and nobody is there."""
-    require_usable(facts(), EXPERIMENT, None)
-    require_usable(facts(GPU), EXPERIMENT, None)
+    require_usable(facts(), None)
+    require_usable(facts(GPU), None)
 
 
 @pytest.mark.parametrize(
@@ -71,34 +71,34 @@ def test_a_usable_node_has_no_problems() -> None:
 def test_each_problem_is_told(answer: dict[str, Any], reason: str) -> None:
     """With the node's name, before anything is started."""
     with pytest.raises(UnusableError, match=reason) as raised:
-        require_usable(facts(**answer), EXPERIMENT, None)
+        require_usable(facts(**answer), None)
     assert raised.value.exit_code == 3
 
 
 def test_all_problems_are_told_at_once() -> None:
     """Two things wrong are two sentences."""
     both = facts(paths={"m.gguf": None}, gpu_error="x")
-    assert len(problems(both, EXPERIMENT)) == 2
+    assert len(problems(both)) == 2
 
 
 def test_a_claim_of_another_sweep_is_named() -> None:
     """Who holds it, and what one may do."""
     held = facts(GPU, claims=[claim("gpu-GPU-aa", "theirs")])
     with pytest.raises(ClaimHeldError, match="gpu-GPU-aa of node n is held: sweep theirs of bob"):
-        require_usable(held, EXPERIMENT, "ours")
+        require_usable(held, "ours")
 
 
 def test_a_claim_on_other_gpus_is_no_hindrance() -> None:
     """Nor is one on the node as a whole when GPUs are what is claimed."""
     held = facts(GPU, claims=[claim("gpu-GPU-bb", "theirs"), claim("node", "theirs")])
-    require_usable(held, EXPERIMENT, None)
+    require_usable(held, None)
     assert users(facts(claims=[claim("node", "theirs")]), None)
 
 
 def test_our_own_claim_is_what_resume_attaches_to() -> None:
     """Neither the claim nor the server's own use of the GPU makes resume refuse."""
     ours = facts(GPU, claims=[claim("gpu-GPU-aa", "ours")], gpu_processes=[process(GPU)])
-    require_usable(ours, EXPERIMENT, "ours")
+    require_usable(ours, "ours")
     assert users(ours, None)
 
 
@@ -106,14 +106,14 @@ def test_a_process_on_our_gpus_is_named() -> None:
     """User and pid of whoever is there without a claim; those on other GPUs do not count."""
     busy = facts(GPU, gpu_processes=[process(GPU)])
     with pytest.raises(ClaimHeldError, match="used by bob, pid 4711"):
-        require_usable(busy, EXPERIMENT, None)
-    require_usable(facts(GPU, gpu_processes=[process(OTHER_GPU)]), EXPERIMENT, None)
+        require_usable(busy, None)
+    require_usable(facts(GPU, gpu_processes=[process(OTHER_GPU)]), None)
 
 
 def test_one_may_wait_for_others() -> None:
     """With on_busy: wait the agent waits for its claim instead."""
-    waiting = small_experiment(nodes=(NodeSpec(on_busy="wait"),))
-    require_usable(facts(GPU, gpu_processes=[process(GPU)]), waiting, None)
+    waiting = NodeSpec("n", on_busy="wait")
+    require_usable(facts(GPU, spec=waiting, gpu_processes=[process(GPU)]), None)
 
 
 @pytest.mark.parametrize("method", ["put", "run", "remove_tree"])
@@ -122,5 +122,5 @@ def test_a_node_that_refuses_is_unusable_before_start(method: str) -> None:
     node = FakeNode(FakeClock())
     node.broken = {method}
     with pytest.raises(UnusableError, match=f"{method} failed") as raised:
-        inspect(node, EXPERIMENT, FakeEngine())
+        inspect(node, NodeSpec(), EXPERIMENT, FakeEngine())
     assert raised.value.exit_code == 3
