@@ -24,9 +24,10 @@ DISK: dict[str, Any] = {
     "free_bytes": 10**12,
 }
 EXPERIMENT = small_experiment()
+NODE = NodeSpec("n")
 
 
-def facts(*gpus: dict[str, Any], spec: NodeSpec = NodeSpec("n"), **answer: Any) -> Facts:
+def facts(*gpus: dict[str, Any], spec: NodeSpec = NODE, **answer: Any) -> Facts:
     """A usable node with these GPUs unless told otherwise."""
     values: dict[str, Any] = {
         "paths": {"m.gguf": {"size": 1}},
