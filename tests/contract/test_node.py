@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from fakes.clock import FakeClock
 from fakes.node import FakeNode
-from fakes.sshd import Sshd
+from faults.sshd import Sshd
 
 from sweep.agent.procs import parse_stat
 from sweep.driver.clock import SystemClock

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from fakes.background import Background
-from fakes.netns import Network, network
-from fakes.sshd import Sshd, wait_until
+from faults.networks import Network, network
+from faults.sshd import Sshd, wait_until
 
 from sweep.driver.clock import SystemClock
 from sweep.nodes.ssh import SshNode

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from fakes.background import Background
 from fakes.clock import FakeClock
-from fakes.sshd import Sshd, make_key, wait_until
+from faults.sshd import Sshd, make_key, wait_until
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fakes.launching import document
-from fakes.sshd import Sshd
+from faults.sshd import Sshd
 
 from sweep.agent import wire
 from sweep.driver.clock import SystemClock

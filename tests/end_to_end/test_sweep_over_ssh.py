@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from fakes.machine import Machine, eventually
-from fakes.sshd import Sshd
+from faults.sshd import Sshd
 
 pytestmark = pytest.mark.ray
 

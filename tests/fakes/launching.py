@@ -119,7 +119,7 @@ class Bench:
         program = self.root / "bin" / "nvidia-smi"
         if not program.exists():
             program.parent.mkdir()
-            fake = Path(__file__).with_name("nvidia_smi.py")
+            fake = Path(__file__).parents[1] / "faults" / "nvidia_smi.py"
             program.write_text(f"""#!/bin/sh\nexec '{sys.executable}' -I '{fake}' "$@"\n""")
             program.chmod(0o755)
             self.environment["PATH"] = f"{program.parent}:{os.environ['PATH']}"
