@@ -20,7 +20,8 @@ from sweep import views
 from sweep.agent import procs
 from sweep.agent.inspection import disk_facts
 from sweep.driver.clock import SystemClock
-from sweep.engines import engine
+from sweep.engines import engine_of
+from sweep.engines.rehearsed import REHEARSED_LOAD_S
 from sweep.model.errors import NodeError, StoreError, UnusableError, UsageError
 from sweep.model.experiment import Experiment
 from sweep.model.plan import Plan
@@ -32,6 +33,7 @@ from sweep.spec.describe import PlanSummary, describe_plan
 from sweep.spec.estimate import estimate
 from sweep.spec.load import decode_text, load_experiment
 from sweep.spec.plan import make_plan
+from sweep.spec.rehearsal import rehearsal
 from sweep.store.directory import (
     DRIVER_LOG,
     EXPERIMENT_FILE,
@@ -99,9 +101,15 @@ def load(file: Path, overrides: Sequence[str]) -> Loaded:
         base=file.parent.absolute(),
         read_text=read_prompts,
         overrides=overrides,
-        engine_problems=lambda found: engine(found.engine.kind).problems(found),
+        engine_problems=lambda found: engine_of(found.engine).problems(found),
     )
     return Loaded(text, tuple(overrides), experiment)
+
+
+def rehearse(loaded: Loaded) -> Loaded:
+    """Return what is swept to rehearse a file: the same, against the simulated server."""
+    text = f"{loaded.text}\n# rehearsed against the simulated server: engine, answers and repeats\n"
+    return Loaded(text, loaded.overrides, rehearsal(loaded.experiment))
 
 
 def read_prompts(path: Path) -> str:
@@ -124,7 +132,7 @@ def read_prompts(path: Path) -> str:
 def plan(experiment: Experiment, environment: Mapping[str, str]) -> Planned:
     """Ask the node for what identities need, and plan."""
     facts = _inspect(experiment, environment)
-    return Planned(make_plan(experiment, engine(experiment.engine.kind), facts.identity), facts)
+    return Planned(make_plan(experiment, engine_of(experiment.engine), facts.identity), facts)
 
 
 def _inspect(experiment: Experiment, environment: Mapping[str, str]) -> Facts:
@@ -135,14 +143,16 @@ def _inspect(experiment: Experiment, environment: Mapping[str, str]) -> Facts:
     except NodeError as error:
         raise UnusableError(error.message, hint=error.hint) from error
     try:
-        return inspect(node, spec, experiment, engine(experiment.engine.kind))
+        return inspect(node, spec, experiment, engine_of(experiment.engine))
     finally:
         node.close()
 
 
 def plan_summary(experiment: Experiment, planned: Planned) -> PlanSummary:
     """Return the plan for people and programs."""
-    expected = estimate(planned.plan.launches, assumed_load_s(planned.facts))
+    rehearsed = experiment.engine.rehearses is not None
+    load_s = REHEARSED_LOAD_S if rehearsed else assumed_load_s(planned.facts)
+    expected = estimate(planned.plan.launches, load_s)
     return describe_plan(planned.plan, expected, experiment.budget)
 
 
@@ -231,7 +241,7 @@ def prepare_resume(results: Path, text: str | None, environment: Mapping[str, st
         check_results_directory(results, disk_facts(str(results)))
         facts = _inspect(experiment, environment)
         require_usable(facts, found.sweep_id)
-        require_same(planned, make_plan(experiment, engine(experiment.engine.kind), facts.identity))
+        require_same(planned, make_plan(experiment, engine_of(experiment.engine), facts.identity))
     return Prepared(found.directory, lock, PlanChange(0, 0, 0), earlier=True, to_run=to_run)
 
 

@@ -129,6 +129,43 @@ def submit(
     context.exit(_drive(prepared, detach=detach, keep_going=keep_going))
 
 
+@cli.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@_results
+@_sets
+@_detach
+@_keep_going
+@click.pass_context
+def rehearse(
+    context: click.Context,
+    file: Path,
+    results: str | None,
+    overrides: tuple[str, ...],
+    *,
+    detach: bool,
+    keep_going: bool,
+) -> None:
+    """Run the whole of FILE on its real nodes against a simulated server, loads shortened.
+
+    Finds what would break before GPU hours are spent: SSH, claims, paths, the engine's Python and
+    setup, arguments that cannot work, disks, and everything from plan to plots. Its figures are
+    those of the simulated reference node.
+    """
+    from sweep import app  # noqa: PLC0415
+
+    loaded = app.rehearse(app.load(file, overrides))
+    planned = app.plan(loaded.experiment, os.environ)
+    _require_launches(planned.plan)
+    summary = app.plan_summary(loaded.experiment, planned)
+    minutes = summary.estimate.seconds / 60
+    click.echo(f"rehearsing, simulated: {summary.headline}, about {minutes:.0f} min")
+    prepared = app.prepare(loaded, planned, _directory(results), new=True)
+    code = _drive(prepared, detach=detach, keep_going=keep_going)
+    if code == 0 and not detach:
+        click.echo("the rehearsal ran every launch: the file is ready to submit")
+    context.exit(code)
+
+
 def _require_launches(planned: Plan) -> None:
     """Refuse a plan without a launch before anything is made for it."""
     if planned.launches:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweep.agent import procs, wire
 from sweep.driver.clock import SystemClock
-from sweep.engines import engine
+from sweep.engines import engine_of
 from sweep.model.errors import UsageError
 from sweep.model.record import SweepRecord
 from sweep.model.states import LaunchState
@@ -134,7 +134,7 @@ def report(directory: Path) -> Path:
         from sweep.report.write import write_report  # noqa: PLC0415 - matplotlib takes a second
 
         read = record(directory)
-        write_report(read, directory, engine(read.experiment.engine.kind).count)
+        write_report(read, directory, engine_of(read.experiment.engine).count)
     return path.absolute()
 
 
@@ -145,7 +145,7 @@ def result(directory: Path) -> tuple[pd.DataFrame, Verdict]:
     from sweep.report.chunks import read_gaps  # noqa: PLC0415
 
     read = record(directory)
-    frame = make_frame(read, engine(read.experiment.engine.kind).count, read_gaps(read))
+    frame = make_frame(read, engine_of(read.experiment.engine).count, read_gaps(read))
     return frame, verdict(frame, read.experiment)
 
 

@@ -17,7 +17,7 @@ from sweep.driver.inline_lanes import InlineLanes
 from sweep.driver.lanes import Lanes
 from sweep.driver.ray_files import remove_abandoned
 from sweep.driver.sweep_run import RunResult, RunSetup, SweepRun
-from sweep.engines import engine
+from sweep.engines import engine_of
 from sweep.model.errors import NodeError, StoreError, SweepError
 from sweep.model.experiment import Experiment
 from sweep.nodes.access import CHECK_PATIENCE_S, PATIENCE_S, agent_python, home_of, node_factory
@@ -146,7 +146,7 @@ class Drive:
                 database=self._database,
                 lanes=lanes,
                 clock=self._clock,
-                engine=engine(experiment.engine.kind),
+                engine=engine_of(experiment.engine),
                 setup=setup,
                 stop_requested=stop_requested,
             ).run()
@@ -201,7 +201,7 @@ class Drive:
             from sweep.report.write import write_report  # noqa: PLC0415 - matplotlib, once
 
             record = read_sweep(self._database)
-            write_report(record, self._directory, engine(record.experiment.engine.kind).count)
+            write_report(record, self._directory, engine_of(record.experiment.engine).count)
         except Exception as error:  # noqa: BLE001 - whatever it is, the measurements are safe
             traceback.print_exc()
             note = f"the report could not be written: {error}; every measurement is kept"

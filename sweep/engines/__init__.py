@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from sweep.engines.llama_cpp import LlamaCpp
+from sweep.engines.rehearsed import Rehearsed
 from sweep.engines.simulator import Simulator
 from sweep.model.errors import UsageError
+from sweep.model.experiment import EngineSpec
 from sweep.ports import Engine
 
 _ENGINES: dict[str, Engine] = {engine.kind: engine for engine in (LlamaCpp(), Simulator())}
@@ -13,8 +15,13 @@ KINDS = tuple(_ENGINES)
 """Values of `engine.kind` that exist."""
 
 
-def engine(kind: str) -> Engine:
-    """Return the engine of a kind; UsageError names those that exist."""
-    if kind not in _ENGINES:
-        raise UsageError(f"engine.kind {kind!r} is not built", hint=f"kinds: {', '.join(KINDS)}")
-    return _ENGINES[kind]
+def engine_of(spec: EngineSpec) -> Engine:
+    """Return the engine of an experiment; UsageError names the kinds that exist."""
+    for kind in (spec.kind, spec.rehearses or spec.kind):
+        if kind not in _ENGINES:
+            raise UsageError(
+                f"engine.kind {kind!r} is not built", hint=f"kinds: {', '.join(KINDS)}"
+            )
+    if spec.rehearses is not None:
+        return Rehearsed(_ENGINES[spec.rehearses])
+    return _ENGINES[spec.kind]

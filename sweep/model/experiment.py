@@ -45,6 +45,8 @@ class EngineSpec:
     args: Mapping[str, Scalar] = field(default_factory=dict)
     env: Mapping[str, str | None] = field(default_factory=dict)
     """None makes sure that the variable is unset."""
+    rehearses: str | None = None
+    """The kind of engine that the simulator stands in for: its rules hold, nothing of it runs."""
 
 
 @dataclass(frozen=True)

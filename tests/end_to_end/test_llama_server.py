@@ -21,7 +21,7 @@ import pytest
 from sweep.agent import sse
 from sweep.agent.answer import Reading
 from sweep.agent.wire import Outcome, Pattern, Request, RequestRecord, ServerIdent
-from sweep.engines import engine
+from sweep.engines.llama_cpp import LlamaCpp
 from sweep.model.experiment import Axes, EngineSpec, Experiment, Prompt, Workload
 from sweep.model.plan import Configuration, PlannedTrial
 
@@ -33,7 +33,7 @@ MODELS = ROOT / "experiments" / "models"
 TARGET = MODELS / "tiny-target-q8_0.gguf"
 DRAFT = MODELS / "tiny-draft-q8_0.gguf"
 PROMPT = Prompt("add", text="def add(a, b):\n    return")
-LLAMA = engine("llama.cpp")
+LLAMA = LlamaCpp()
 START_S = 30.0
 Api = Literal["native", "completions", "chat"]
 

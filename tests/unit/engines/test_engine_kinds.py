@@ -2,18 +2,27 @@
 
 import pytest
 
-from sweep.engines import KINDS, engine
+from sweep.engines import KINDS, engine_of
 from sweep.model.errors import UsageError
+from sweep.model.experiment import EngineSpec
 
 
 def test_every_kind_is_its_own() -> None:
     """Each kind names the engine that it gives."""
     assert KINDS == ("llama.cpp", "simulator")
-    assert [engine(kind).kind for kind in KINDS] == list(KINDS)
+    assert [engine_of(EngineSpec(kind, "m")).kind for kind in KINDS] == list(KINDS)
 
 
-def test_unknown_kind_names_those_that_exist() -> None:
+def test_a_rehearsal_is_simulated_whatever_it_rehearses() -> None:
+    """What answers is the simulator."""
+    assert engine_of(EngineSpec("simulator", "m", rehearses="llama.cpp")).kind == "simulator"
+
+
+@pytest.mark.parametrize(
+    "spec", [EngineSpec("vllm", "m"), EngineSpec("simulator", "m", rehearses="vllm")]
+)
+def test_unknown_kind_names_those_that_exist(spec: EngineSpec) -> None:
     """An unknown kind is a mistake of the user, who is told what there is."""
     with pytest.raises(UsageError, match="'vllm' is not built") as caught:
-        engine("vllm")
+        engine_of(spec)
     assert caught.value.hint == "kinds: llama.cpp, simulator"

@@ -1,0 +1,108 @@
+"""An engine in rehearsal: its rules, the files and the version on the node are real; the server
+that answers is the simulated one.
+
+What would break before the first token (paths, Python, setup, arguments that cannot work) and
+everything that sweep does around a server is tried this way; what the engine makes of its
+arguments is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sweep.agent.wire import Answer, EngineDoc, Outcome, Request, RequestRecord
+from sweep.engines.simulator import Simulator, arguments
+from sweep.engines.simulator.rules import MAX_DRAFT_TOKENS, largest_pool
+from sweep.model.errors import Problem
+from sweep.model.experiment import Experiment, Prompt, Workload
+from sweep.model.plan import Configuration, PlannedTrial, ServerCommand
+from sweep.model.states import Failure
+from sweep.ports import Counters, Engine, Judged
+
+LOAD_SPEEDUP = 300
+REHEARSED_LOAD_S = 900 / LOAD_SPEEDUP
+"""What the reference calibration's load of 900 s takes in a rehearsal [s]."""
+
+
+class Rehearsed:
+    """Implements ports.Engine: rules of a real engine, behaviour of the simulated server."""
+
+    def __init__(self, real: Engine) -> None:
+        self._real = real
+        self._simulator = Simulator()
+
+    @property
+    def kind(self) -> str:
+        """What answers: the simulator."""
+        return self._simulator.kind
+
+    def problems(self, experiment: Experiment) -> tuple[Problem, ...]:
+        """What is wrong with the experiment for the real engine."""
+        return self._real.problems(experiment)
+
+    def judge(self, configuration: Configuration, experiment: Experiment) -> Judged:
+        """Apply the real engine's rules to one configuration."""
+        return self._real.judge(configuration, experiment)
+
+    def server(self, configuration: Configuration, experiment: Experiment) -> ServerCommand:
+        """How the simulated server for a configuration is started, with the real arguments."""
+        args = {**experiment.engine.args, "load-speedup": LOAD_SPEEDUP}
+        engine = replace(experiment.engine, args=args)
+        return arguments.server(_simulated(configuration), replace(experiment, engine=engine))
+
+    def identity_paths(self, experiment: Experiment) -> tuple[str, ...]:
+        """The real engine's and models' files: a rehearsal finds out that they are there."""
+        return self._real.identity_paths(experiment)
+
+    def version_argv(self, experiment: Experiment) -> tuple[str, ...]:
+        """The real engine's version command: a rehearsal finds out that it can be run."""
+        return self._real.version_argv(experiment)
+
+    def document(self, experiment: Experiment) -> EngineDoc:
+        """What the agent needs to know of the simulated server."""
+        return self._simulator.document(experiment)
+
+    def request(self, workload: Workload, prompt: Prompt) -> Request:
+        """The simulated server's request for a prompt of a workload."""
+        return self._simulator.request(workload, prompt)
+
+    def throwaway(self, workload: Workload) -> Request:
+        """A short request unrelated to every prompt."""
+        return self._simulator.throwaway(workload)
+
+    def answer(self, workload: Workload) -> Answer:
+        """Where things stand in the simulated server's answers."""
+        return self._simulator.answer(workload)
+
+    def count(self, record: RequestRecord) -> Counters:
+        """Read the raw counts of one answered request."""
+        return self._simulator.count(record)
+
+    def classify_launch(self, outcome: Outcome) -> Failure | None:
+        """Name why a launch failed."""
+        return self._simulator.classify_launch(outcome)
+
+    def classify_trial(
+        self, trial: PlannedTrial, records: Sequence[RequestRecord]
+    ) -> Failure | None:
+        """Speculation that ran otherwise than the simulated server was asked to."""
+        simulated = replace(trial, configuration=_simulated(trial.configuration))
+        return self._simulator.classify_trial(simulated, records)
+
+
+def _simulated(configuration: Configuration) -> Configuration:
+    """Return what the simulated server is asked for in a configuration's place: it counts draft
+    tokens as SGLang does, the root included, and knows no algorithm without draft steps."""
+    if configuration.is_baseline:
+        return configuration
+    topk = configuration.topk or 1
+    steps = configuration.num_steps or max(1, (configuration.num_draft_tokens or 2) - 1)
+    tree = configuration.num_draft_tokens or min(MAX_DRAFT_TOKENS, largest_pool(steps, topk))
+    return replace(
+        configuration,
+        algorithm=arguments.DEFAULT_ALGORITHM,
+        num_steps=steps,
+        topk=topk,
+        num_draft_tokens=steps + 1 if topk == 1 else min(tree, largest_pool(steps, topk)),
+    )

@@ -1,0 +1,105 @@
+"""An engine in rehearsal: the real rules, the simulated server."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sweep.agent.wire import RequestRecord
+from sweep.engines.llama_cpp import LlamaCpp
+from sweep.engines.rehearsed import Rehearsed
+from sweep.model.experiment import Axes, EngineSpec, Experiment, Prompt, Workload
+from sweep.model.plan import Configuration, PlannedTrial
+from sweep.model.states import Failure
+
+REHEARSED = Rehearsed(LlamaCpp())
+EXPERIMENT = Experiment(
+    name="e",
+    engine=EngineSpec(
+        "simulator",
+        "/m/target.gguf",
+        command=("/opt/llama-server",),
+        draft_model="/m/draft.gguf",
+        algorithm="draft-simple",
+        args={"ctx-size": 4096},
+        env={"NCCL_PROTO": "LL"},
+        rehearses="llama.cpp",
+    ),
+    workloads=(Workload("w", (Prompt("a", text="A"),)),),
+    axes=Axes(num_steps=(4,)),
+)
+FOUR_STEPS = Configuration("draft-simple", num_steps=4)
+
+
+def answered(meta: dict[str, Any]) -> RequestRecord:
+    """A measured request whose answer carried `meta`."""
+    fields: dict[str, Any] = dict.fromkeys(item.name for item in dataclasses.fields(RequestRecord))
+    return RequestRecord(**(fields | {"role": "measure", "output_tokens": 20, "meta": meta}))
+
+
+def words(configuration: Configuration) -> list[str]:
+    """The command line of a configuration's server."""
+    return list(REHEARSED.server(configuration, EXPERIMENT).argv)
+
+
+def test_rules_files_and_version_are_the_real_engines() -> None:
+    """What the real engine refuses is refused, and what it needs on the node is looked for."""
+    real = LlamaCpp()
+    assert REHEARSED.judge(FOUR_STEPS, EXPERIMENT) == real.judge(FOUR_STEPS, EXPERIMENT)
+    impossible = replace(FOUR_STEPS, topk=2)
+    assert real.judge(impossible, EXPERIMENT).reason
+    assert REHEARSED.judge(impossible, EXPERIMENT) == real.judge(impossible, EXPERIMENT)
+    assert REHEARSED.identity_paths(EXPERIMENT) == real.identity_paths(EXPERIMENT)
+    assert REHEARSED.version_argv(EXPERIMENT) == ("/opt/llama-server", "--version")
+
+
+def test_the_simulated_server_gets_the_real_arguments_and_environment() -> None:
+    """Loads shortened, the steps as asked, the root counted among the draft tokens."""
+    argv = words(FOUR_STEPS)
+    assert argv[argv.index("--load-speedup") + 1] == "300"
+    assert argv[argv.index("--ctx-size") + 1] == "4096"
+    assert argv[argv.index("--speculative-num-steps") + 1] == "4"
+    assert argv[argv.index("--speculative-num-draft-tokens") + 1] == "5"
+    assert REHEARSED.server(FOUR_STEPS, EXPERIMENT).env == {"NCCL_PROTO": "LL"}
+
+
+def test_a_baseline_is_rehearsed_without_speculation() -> None:
+    """Nothing of speculation is on its command line."""
+    assert not [word for word in words(Configuration(None)) if "speculative" in word]
+
+
+@pytest.mark.parametrize(
+    ("configuration", "steps", "topk", "tokens"),
+    [
+        (Configuration("NGRAM", num_draft_tokens=8), "7", "1", "8"),
+        (Configuration("EAGLE3", 3, 2, 6), "3", "2", "6"),
+        (Configuration("EAGLE3", 2, 2, 60), "2", "2", "7"),
+        (Configuration("EAGLE3", 2, 4, None), "2", "4", "21"),
+    ],
+)
+def test_what_the_simulator_cannot_do_is_replaced(
+    configuration: Configuration, steps: str, topk: str, tokens: str
+) -> None:
+    """Other algorithms become EAGLE3; a tree is never larger than its candidates."""
+    argv = words(configuration)
+    assert argv[argv.index("--speculative-algorithm") + 1] == "EAGLE3"
+    assert argv[argv.index("--speculative-num-steps") + 1] == steps
+    assert argv[argv.index("--speculative-eagle-topk") + 1] == topk
+    assert argv[argv.index("--speculative-num-draft-tokens") + 1] == tokens
+
+
+def test_a_trial_is_judged_as_the_simulator_ran_it() -> None:
+    """Four steps of llama.cpp are five tokens of the simulated server; other counts are told."""
+    trial = PlannedTrial("t", "c", FOUR_STEPS, EXPERIMENT.workloads[0], 1)
+
+    def judged(drafted: int) -> Failure | None:
+        meta = {"spec_verify_ct": 10, "spec_num_proposed_drafts": drafted}
+        return REHEARSED.classify_trial(trial, [answered(meta)])
+
+    assert judged(40) is None
+    failure = judged(30)
+    assert failure is not None
+    assert failure.failure_class == "bad_args"
