@@ -162,7 +162,7 @@ def rehearse(
     prepared = app.prepare(loaded, planned, _directory(results), new=True)
     code = _drive(prepared, detach=detach, keep_going=keep_going)
     if code == 0 and not detach:
-        click.echo("the rehearsal ran every launch: the file is ready to submit")
+        click.echo("the rehearsal ran every launch and trial")
     context.exit(code)
 
 
