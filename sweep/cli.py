@@ -283,7 +283,7 @@ def view(sweep: str | None, results: str | None, *, no_open: bool) -> None:
 
     path = views.report(views.find(_directory(results), sweep).directory)
     click.echo(str(path))
-    if not no_open:
+    if not no_open and views.has_desktop(sys.platform, os.environ):
         click.launch(path.as_uri())
 
 

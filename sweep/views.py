@@ -32,6 +32,7 @@ _FOLLOW_S = 0.2
 _SHOW_S = 1.0
 _REPORT_FILE = "report.html"
 _LOG_CHUNK_BYTES = 1 << 20
+_DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
 def results_directory(option: str | None, environment: Mapping[str, str]) -> Path:
@@ -123,6 +124,11 @@ def record(directory: Path) -> SweepRecord:
         return read_sweep(database)
     finally:
         database.close()
+
+
+def has_desktop(platform: str, environment: Mapping[str, str]) -> bool:
+    """Return whether a page can be opened for people to see: on Linux only with a display."""
+    return platform != "linux" or any(environment.get(name) for name in _DISPLAYS)
 
 
 def report(directory: Path) -> Path:

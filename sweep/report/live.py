@@ -185,13 +185,20 @@ def overview(progress: Progress) -> Group:
     return Group(head, table, *below)
 
 
+def reasons(line: LaunchLine) -> list[str]:
+    """Return a plain line for each reason why a launch, or trials of it, did not end well."""
+    told = [f"{name}: {message}" for name, message in line.trial_failures.items()]
+    if line.failure:
+        told.insert(0, f"{line.failure.failure_class}: {line.failure.message}")
+    return [f"{line.label}: {text}" for text in told]
+
+
 def show_once(progress: Progress) -> None:
     """Print the whole sweep once."""
     console = Console()
     console.print(overview(progress))
     for line in progress.launches:
-        if line.failure:
-            text = f"{line.label}: {line.failure.failure_class}: {line.failure.message}"
+        for text in reasons(line):
             console.print(Text(text, style=_STYLES[line.state]))
 
 

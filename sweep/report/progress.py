@@ -47,6 +47,8 @@ class LaunchLine:
     attempts: int
     trials: Mapping[str, int]
     """State → number of trials."""
+    trial_failures: Mapping[str, str]
+    """Class of failure → message of the first trial that has it, beside the launch's own."""
     duration_s: float | None
     """Of the last attempt that ended, on the node's clock."""
 
@@ -182,9 +184,12 @@ def _launch_line(
 ) -> LaunchLine:
     ended = [row for row in attempts if row.state is not LaunchState.RUNNING]
     counts: dict[str, int] = {}
+    reasons: dict[str, str] = {}
     for trial in launch.trials:
-        name = trial_states[trial.trial_id][0].value
-        counts[name] = counts.get(name, 0) + 1
+        trial_state, reason, _ = trial_states[trial.trial_id]
+        counts[trial_state.value] = counts.get(trial_state.value, 0) + 1
+        if reason is not None and reason != failure:
+            reasons.setdefault(reason.failure_class, reason.message)
     return LaunchLine(
         launch_id=launch.launch_id,
         label=launch.label,
@@ -193,6 +198,7 @@ def _launch_line(
         failure=failure,
         attempts=len(attempts),
         trials=counts,
+        trial_failures=reasons,
         duration_s=_duration_s(events[ended[-1].launch_id, ended[-1].attempt]) if ended else None,
     )
 

@@ -117,9 +117,20 @@ class FoundSweep:
 
 
 def find_sweeps(results: Path) -> list[FoundSweep]:
-    """Return every sweep below `results`, oldest first, those that cannot be read included."""
-    paths = results.glob(f"*/{DB_FILE}") if results.is_dir() else []
-    found = [_found(path.parent) for path in paths]
+    """Return every sweep below `results`, oldest first, those that cannot be read included.
+
+    Raises UnusableError when the directory is there and cannot be read.
+    """
+    try:
+        directories = list(results.iterdir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UnusableError(
+            f"results directory {results} cannot be read: {error.strerror}",
+            hint="give another directory with --results DIR or SWEEP_RESULTS",
+        ) from error
+    found = [_found(directory) for directory in directories if (directory / DB_FILE).exists()]
     return sorted(found, key=lambda sweep: (sweep.created_utc, sweep.sweep_id))
 
 

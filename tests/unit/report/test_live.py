@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from sweep.model.states import Failure, LaunchState
-from sweep.report.live import changes, duration, overview
+from sweep.report.live import changes, duration, overview, reasons
 from sweep.report.progress import LaunchLine, Now, Progress
 
 
@@ -22,6 +22,7 @@ def line(launch_id: str, state: LaunchState = LaunchState.PLANNED, **changes: An
         "failure": None,
         "attempts": 0,
         "trials": {"planned": 2},
+        "trial_failures": {},
         "duration_s": None,
     } | changes
     return LaunchLine(launch_id=launch_id, state=state, **fields)
@@ -103,6 +104,17 @@ def test_a_failure_is_told_with_class_and_reason() -> None:
     failed = line("a", LaunchState.FAILED, failure=Failure("oom", "no memory"), duration_s=61.0)
     told = changes(progress(line("a", LaunchState.RUNNING)), progress(failed))
     assert told == ["launch 1/1 launch a: failed after 1 min 01 s (oom: no memory)"]
+
+
+def test_why_trials_failed_is_told_beside_why_their_launch_did() -> None:
+    """A launch that ended well may hold trials that did not."""
+    short = {"short_output": "2 of 3 answers are short"}
+    assert reasons(line("a", LaunchState.DONE, trial_failures=short)) == [
+        "launch a: short_output: 2 of 3 answers are short"
+    ]
+    failed = line("b", failure=Failure("oom", "no memory"), trial_failures=short)
+    assert [text.split(": ")[1] for text in reasons(failed)] == ["oom", "short_output"]
+    assert reasons(line("c")) == []
 
 
 def test_phases_milestones_windows_and_waits_are_told() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fakes.node import Call, Hold, Step, fails, good, load, measured, phase
+from fakes.node import Call, Finish, Hold, Step, fails, good, load, measured, phase
 from fakes.sweeps import Crashed, SmallSweep, crash, small_experiment
 
 from sweep.agent import wire
@@ -134,3 +134,18 @@ def test_a_sweep_that_never_ran(tmp_path: Path) -> None:
     """A plan without a run is no error."""
     progress = look(SmallSweep(tmp_path), driver_alive=False)
     assert (progress.driver, progress.now, progress.finished) == ("never started", (), 0)
+
+
+def test_why_trials_failed_is_known_without_asking_the_report(tmp_path: Path) -> None:
+    """Each class once, with the message of its first trial; the launch itself went well."""
+    sweep = SmallSweep(tmp_path)
+
+    def script(doc: wire.LaunchDoc) -> list[Step]:
+        empty = [step for trial in doc.trials for step in measured(trial, output_tokens=0)]
+        return [*load(doc), *empty, Finish()]
+
+    sweep.node.script = script
+    sweep.run()
+    line = look(sweep).launches[0]
+    assert (line.state, line.failure) == (LaunchState.DONE, None)
+    assert line.trial_failures == {"short_output": "no request generated a token"}

@@ -142,3 +142,10 @@ def test_a_path_below_a_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnusableError, match="cannot be written: Not a directory") as raised:
         check_results_directory(tmp_path / "file" / "results", LOCAL)
     assert "--results" in str(raised.value.hint)
+
+
+def test_a_results_directory_that_cannot_be_read_is_not_an_empty_one(tmp_path: Path) -> None:
+    """It is told instead of "no sweeps"."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UnusableError, match="cannot be read: Not a directory"):
+        find_sweeps(tmp_path / "file")
