@@ -132,7 +132,12 @@ def read_prompts(path: Path) -> str:
 def plan(experiment: Experiment, environment: Mapping[str, str]) -> Planned:
     """Ask the node for what identities need, and plan."""
     facts = _inspect(experiment, environment)
-    return Planned(make_plan(experiment, engine_of(experiment.engine), facts.identity), facts)
+    return Planned(plan_for(experiment, facts), facts)
+
+
+def plan_for(experiment: Experiment, facts: Facts) -> Plan:
+    """Return the plan of an experiment on the node that these facts are of."""
+    return make_plan(experiment, engine_of(experiment.engine), facts.identity, facts.engine)
 
 
 def _inspect(experiment: Experiment, environment: Mapping[str, str]) -> Facts:
@@ -160,7 +165,7 @@ def assumed_load_s(facts: Facts) -> float:
     """Return how long a load may take before any was measured [s]: the size of the files at
     0.6 GB/s, which is what 8 GPUs with a 4-bit model of 550 GB took 900 s for; 900 s when the
     node has no such files (a model's name)."""
-    sizes = [entry["size"] for entry in facts.answer["paths"].values() if entry]
+    sizes = [entry["size"] for entry in facts.files.values() if entry]
     return sum(sizes) / _LOAD_BYTES_PER_S if sizes else _LOAD_S
 
 
@@ -241,7 +246,7 @@ def prepare_resume(results: Path, text: str | None, environment: Mapping[str, st
         check_results_directory(results, disk_facts(str(results)))
         facts = _inspect(experiment, environment)
         require_usable(facts, found.sweep_id)
-        require_same(planned, make_plan(experiment, engine_of(experiment.engine), facts.identity))
+        require_same(planned, plan_for(experiment, facts))
     return Prepared(found.directory, lock, PlanChange(0, 0, 0), earlier=True, to_run=to_run)
 
 

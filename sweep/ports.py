@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from sweep.agent.wire import Answer, EngineDoc, Outcome, Request, RequestRecord
 from sweep.model.errors import Problem
@@ -80,6 +80,17 @@ class Node(Protocol):
 
 
 @dataclass(frozen=True)
+class EngineFacts:
+    """What a node said of the engine that is installed there."""
+
+    version: str | None = None
+    """First line that the engine's version command printed; None: it said nothing."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """The JSON object that the command printed after it, for the engine's own rules. Its `files`
+    maps names of models that are no paths to size and time of their files, None: not there."""
+
+
+@dataclass(frozen=True)
 class Judged:
     """What an engine's rules say of one configuration.
 
@@ -118,8 +129,11 @@ class Engine(Protocol):
         """What is wrong with the experiment for this engine, before any planning."""
         ...
 
-    def judge(self, configuration: Configuration, experiment: Experiment) -> Judged:
-        """Apply the engine's own rules to one configuration."""
+    def judge(
+        self, configuration: Configuration, experiment: Experiment, known: EngineFacts | None
+    ) -> Judged:
+        """Apply the engine's own rules to one configuration; `known` is what the node said of its
+        engine, None: it was not asked, and only what holds for every version is judged."""
         ...
 
     def server(self, configuration: Configuration, experiment: Experiment) -> ServerCommand:
@@ -131,7 +145,8 @@ class Engine(Protocol):
         ...
 
     def version_argv(self, experiment: Experiment) -> tuple[str, ...]:
-        """A command on the node whose first line of output names the engine's version."""
+        """A command on the node whose first line of output names the engine's version; a JSON
+        object on its last line becomes `EngineFacts.details`."""
         ...
 
     def document(self, experiment: Experiment) -> EngineDoc:

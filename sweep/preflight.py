@@ -12,7 +12,7 @@ from sweep.model.errors import ClaimHeldError, NodeError, UnusableError
 from sweep.model.experiment import Experiment, NodeSpec
 from sweep.nodes.access import agent_python
 from sweep.nodes.archive import agent_archive
-from sweep.ports import Engine, Node
+from sweep.ports import Engine, EngineFacts, Node
 
 _INSPECT_TIMEOUT_S = 150.0
 _LEAST_FREE_BYTES = 256 * 1024 * 1024
@@ -42,10 +42,22 @@ class Facts:
         return version.get("line")
 
     @property
+    def engine(self) -> EngineFacts:
+        """What the engine's version command said, for the engine's rules."""
+        version = self.answer.get("version") or {}
+        return EngineFacts(self.engine_version, version.get("details") or {})
+
+    @property
+    def files(self) -> Mapping[str, Mapping[str, Any] | None]:
+        """Size and time of every model, those named by the engine's own names included; None: it
+        is not there."""
+        return {**self.answer["paths"], **self.engine.details.get("files", {})}
+
+    @property
     def identity(self) -> Mapping[str, Any]:
         """What of the node's files makes a result reusable: engine version, size and time of
         every model file. Another file under the same name is another model."""
-        return {"engine_version": self.engine_version, "files": dict(self.answer["paths"])}
+        return {"engine_version": self.engine_version, "files": dict(self.files)}
 
 
 def inspect(node: Node, spec: NodeSpec, experiment: Experiment, engine: Engine) -> Facts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -133,6 +134,7 @@ def _program(name: str) -> Optional[str]:
 
 
 def _version(argv: Optional[List[str]]) -> Optional[Dict[str, Any]]:
+    """Run the engine's version command: its first line, and a JSON object on its last."""
     if not argv:
         return None
     try:
@@ -145,6 +147,19 @@ def _version(argv: Optional[List[str]]) -> Optional[Dict[str, Any]]:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
-        return {"line": None, "returncode": None, "error": str(problem)}
+        return {"line": None, "returncode": None, "error": str(problem), "details": None}
     lines = done.stdout.decode("utf-8", "replace").strip().splitlines()
-    return {"line": lines[0] if lines else None, "returncode": done.returncode, "error": None}
+    return {
+        "line": lines[0] if lines else None,
+        "returncode": done.returncode,
+        "error": None,
+        "details": _details(lines[-1]) if lines else None,
+    }
+
+
+def _details(line: str) -> Optional[Dict[str, Any]]:
+    try:
+        details = json.loads(line)
+    except ValueError:
+        return None
+    return details if isinstance(details, dict) else None

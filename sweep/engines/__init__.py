@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from sweep.engines.llama_cpp import LlamaCpp
 from sweep.engines.rehearsed import Rehearsed
+from sweep.engines.sglang import SGLang
 from sweep.engines.simulator import Simulator
 from sweep.model.errors import UsageError
 from sweep.model.experiment import EngineSpec
 from sweep.ports import Engine
 
-_ENGINES: dict[str, Engine] = {engine.kind: engine for engine in (LlamaCpp(), Simulator())}
+_ENGINES: dict[str, Engine] = {
+    engine.kind: engine for engine in (LlamaCpp(), SGLang(), Simulator())
+}
 
 KINDS = tuple(_ENGINES)
 """Values of `engine.kind` that exist."""

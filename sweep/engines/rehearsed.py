@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sweep.agent.wire import Answer, EngineDoc, Outcome, Request, RequestRecord
+from sweep.engines.sglang.speculation import MAX_DRAFT_TOKENS, largest_pool
 from sweep.engines.simulator import Simulator, arguments
-from sweep.engines.simulator.rules import MAX_DRAFT_TOKENS, largest_pool
 from sweep.model.errors import Problem
 from sweep.model.experiment import Experiment, Prompt, Workload
 from sweep.model.plan import Configuration, PlannedTrial, ServerCommand
 from sweep.model.states import Failure
-from sweep.ports import Counters, Engine, Judged
+from sweep.ports import Counters, Engine, EngineFacts, Judged
 
 LOAD_SPEEDUP = 300
 REHEARSED_LOAD_S = 900 / LOAD_SPEEDUP
@@ -41,9 +41,11 @@ class Rehearsed:
         """What is wrong with the experiment for the real engine."""
         return self._real.problems(experiment)
 
-    def judge(self, configuration: Configuration, experiment: Experiment) -> Judged:
+    def judge(
+        self, configuration: Configuration, experiment: Experiment, known: EngineFacts | None
+    ) -> Judged:
         """Apply the real engine's rules to one configuration."""
-        return self._real.judge(configuration, experiment)
+        return self._real.judge(configuration, experiment, known)
 
     def server(self, configuration: Configuration, experiment: Experiment) -> ServerCommand:
         """How the simulated server for a configuration is started, with the real arguments."""

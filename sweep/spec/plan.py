@@ -18,22 +18,26 @@ from sweep.model.plan import (
     ServerCommand,
     SkippedConfiguration,
 )
-from sweep.ports import Engine
+from sweep.ports import Engine, EngineFacts
 
 _PORT = "PORT"
 """Stands for the port in identities: each attempt has another one."""
 
 
 def make_plan(
-    experiment: Experiment, engine: Engine, identity: Mapping[str, Any] | None = None
+    experiment: Experiment,
+    engine: Engine,
+    identity: Mapping[str, Any] | None = None,
+    known: EngineFacts | None = None,
 ) -> Plan:
     """Return the plan of an experiment: a pure function of what is given.
 
     `identity` is what distinguishes this engine and these model files from others of the same
-    names (versions, sizes, times); it is part of every launch's id. Launches come arm by arm in
-    the order of the axes: first baseline, the arm's configurations, last baseline.
+    names (versions, sizes, times); it is part of every launch's id. `known` is what the node said
+    of its engine, for the engine's rules. Launches come arm by arm in the order of the axes: first
+    baseline, the arm's configurations, last baseline.
     """
-    planner = _Planner(experiment, engine, identity or {})
+    planner = _Planner(experiment, engine, identity or {}, known)
     for asked in _asked(experiment):
         planner.add(asked)
     return planner.plan()
@@ -71,9 +75,16 @@ class _Arm:
 class _Planner:
     """Collects configurations into arms and servers, then lays them out as launches."""
 
-    def __init__(self, experiment: Experiment, engine: Engine, known: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        engine: Engine,
+        identity: Mapping[str, Any],
+        known: EngineFacts | None,
+    ) -> None:
         self._experiment = experiment
         self._engine = engine
+        self._identity = identity
         self._known = known
         self._arms: dict[str, _Arm] = {}
         self._servers: dict[str, ServerCommand] = {}
@@ -86,9 +97,11 @@ class _Planner:
     def add(self, asked: Configuration) -> None:
         """Take one configuration: exclude it, skip it, merge it, or give it a server."""
         self._asked += 1
-        judged = self._engine.judge(asked, self._experiment)
+        judged = self._engine.judge(asked, self._experiment, self._known)
         target = self._engine.judge(
-            Configuration(None, variant=asked.variant, args=asked.args), self._experiment
+            Configuration(None, variant=asked.variant, args=asked.args),
+            self._experiment,
+            self._known,
         )
         if self._is_excluded(asked, judged.configuration):
             self._excluded += 1
@@ -171,7 +184,7 @@ class _Planner:
         server: ServerCommand,
         configurations: Iterable[Configuration],
     ) -> PlannedLaunch:
-        name = launch_id(server, role, self._known)
+        name = launch_id(server, role, self._identity)
         trials = tuple(
             PlannedTrial(
                 trial_id=trial_id(name, configuration, workload, concurrency),

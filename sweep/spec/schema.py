@@ -92,7 +92,7 @@ class NodeSection(Section):
 class EngineSection(Section):
     """The server that is relaunched for each configuration."""
 
-    kind: Annotated[Literal["llama.cpp", "simulator"], Choice] = Field(
+    kind: Annotated[Literal["sglang", "llama.cpp", "simulator"], Choice] = Field(
         description="The kind of server."
     )
     model: Text = Field(

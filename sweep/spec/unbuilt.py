@@ -20,7 +20,7 @@ KEYS: Mapping[Path, str] = {
 """Path of a key → what holds instead."""
 
 VALUES: Mapping[Path, Mapping[str, str]] = {
-    ("engine", "kind"): dict.fromkeys(("sglang", "vllm"), "this version runs llama.cpp"),
+    ("engine", "kind"): {"vllm": "this version runs sglang and llama.cpp"},
     ("strategy",): {"guided": "this version launches the whole grid"},
 }
 """Path of a key → its values that are not built, with what holds instead."""

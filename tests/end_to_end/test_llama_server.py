@@ -153,7 +153,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         port: int | None = None,
     ) -> Server:
         subject = subject or experiment()
-        judged = LLAMA.judge(configuration, subject)
+        judged = LLAMA.judge(configuration, subject, None)
         assert judged.reason is None
         command = LLAMA.server(judged.configuration, subject)
         argv = [*command.argv, *flags]

@@ -10,7 +10,7 @@ from sweep.model.errors import Problem
 from sweep.model.experiment import Experiment, Prompt, Workload
 from sweep.model.plan import Configuration, PlannedTrial, ServerCommand
 from sweep.model.states import Failure
-from sweep.ports import Counters, Judged
+from sweep.ports import Counters, EngineFacts, Judged
 
 POOL_RULE = "num_draft_tokens - 1 must be at most topk + (num_steps - 1) * topk^2"
 
@@ -30,7 +30,9 @@ class FakeEngine:
         """Return the problems given to the constructor."""
         return self._problems
 
-    def judge(self, configuration: Configuration, experiment: Experiment) -> Judged:
+    def judge(
+        self, configuration: Configuration, experiment: Experiment, known: EngineFacts | None
+    ) -> Judged:
         """Apply the pool rule to trees, and the number of tokens of a chain."""
         steps, topk = configuration.num_steps, configuration.topk
         if configuration.is_baseline and steps is None:

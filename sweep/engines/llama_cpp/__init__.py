@@ -17,7 +17,7 @@ from sweep.model.errors import Problem
 from sweep.model.experiment import Experiment, Prompt, Workload
 from sweep.model.plan import Configuration, PlannedTrial, ServerCommand
 from sweep.model.states import Failure
-from sweep.ports import Counters, Judged
+from sweep.ports import Counters, EngineFacts, Judged
 
 
 class LlamaCpp:
@@ -32,7 +32,12 @@ class LlamaCpp:
         """What is wrong with the experiment for this engine, before any planning."""
         return rules.problems(experiment)
 
-    def judge(self, configuration: Configuration, experiment: Experiment) -> Judged:
+    def judge(
+        self,
+        configuration: Configuration,
+        experiment: Experiment,
+        known: EngineFacts | None,  # noqa: ARG002 - one version's rules
+    ) -> Judged:
         """Apply the server's own rules to one configuration."""
         return rules.judge(configuration, experiment)
 

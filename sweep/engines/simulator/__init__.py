@@ -2,10 +2,9 @@
 
 arguments  flags: what the file may set, what sweep sets, what speculation needs
 rules      problems of an experiment, and what the server makes of a configuration
-wire       requests, answers and calls, as data for the agent
-log        lines of the server's log that mean something
 
-The server itself is `sweep.simulator`, which travels in the agent's archive.
+Requests, answers, counts and lines of the log are those of `engines/sglang`. The server itself is
+`sweep.simulator`, which travels in the agent's archive.
 """
 
 from __future__ import annotations
@@ -14,12 +13,13 @@ from collections.abc import Sequence
 
 from sweep.agent.wire import Answer, EngineDoc, Outcome, Request, RequestRecord
 from sweep.engines.classify import classify_outcome
-from sweep.engines.simulator import arguments, log, rules, wire
+from sweep.engines.sglang import counts, log, wire
+from sweep.engines.simulator import arguments, rules
 from sweep.model.errors import Problem
 from sweep.model.experiment import Experiment, Prompt, Workload
 from sweep.model.plan import Configuration, PlannedTrial, ServerCommand
 from sweep.model.states import Failure
-from sweep.ports import Counters, Judged
+from sweep.ports import Counters, EngineFacts, Judged
 
 
 class Simulator:
@@ -34,7 +34,12 @@ class Simulator:
         """What is wrong with the experiment for this engine, before any planning."""
         return rules.problems(experiment)
 
-    def judge(self, configuration: Configuration, experiment: Experiment) -> Judged:
+    def judge(
+        self,
+        configuration: Configuration,
+        experiment: Experiment,
+        known: EngineFacts | None,  # noqa: ARG002 - one version's rules
+    ) -> Judged:
         """Apply SGLang's rules to one configuration."""
         return rules.judge(configuration, experiment)
 
@@ -52,7 +57,7 @@ class Simulator:
 
     def document(self, experiment: Experiment) -> EngineDoc:  # noqa: ARG002 - alike for all
         """What the agent needs to know of this engine."""
-        return wire.document()
+        return wire.document("simulator")
 
     def request(self, workload: Workload, prompt: Prompt) -> Request:
         """The generation request for a prompt of a workload."""
@@ -67,13 +72,8 @@ class Simulator:
         return wire.answer(workload.api)
 
     def count(self, record: RequestRecord) -> Counters:
-        """Read the raw counts of one answered request: exact, from its meta_info."""
-        return Counters(
-            output_tokens=record.output_tokens,
-            cycles=record.meta.get("spec_verify_ct"),
-            drafted_tokens=record.meta.get("spec_num_proposed_drafts"),
-            accepted_tokens=record.meta.get("spec_num_correct_drafts"),
-        )
+        """Read the raw counts of one answered request."""
+        return counts.count(record)
 
     def classify_launch(self, outcome: Outcome) -> Failure | None:
         """Name why a launch failed."""
@@ -83,33 +83,4 @@ class Simulator:
         self, trial: PlannedTrial, records: Sequence[RequestRecord]
     ) -> Failure | None:
         """Speculation that was not asked for, that never ran, or that ran with other settings."""
-        cycles = sum(record.meta.get("spec_verify_ct") or 0 for record in records)
-        drafted = sum(record.meta.get("spec_num_proposed_drafts") or 0 for record in records)
-        if trial.configuration.is_baseline:
-            return _speculating_baseline() if cycles else None
-        if cycles == 0:
-            decoded = any((record.output_tokens or 0) > 1 for record in records)
-            return _never_verified() if decoded else None
-        asked = trial.configuration.num_draft_tokens
-        if asked is not None and drafted != cycles * (asked - 1):
-            return _changed(asked, drafted / cycles + 1)
-        return None
-
-
-def _speculating_baseline() -> Failure:
-    return Failure("bad_args", "the baseline speculated though it was not asked to")
-
-
-def _never_verified() -> Failure:
-    return Failure(
-        "speculation_inactive",
-        "the server answered without a single verification: its log says why (`sweep logs`)",
-    )
-
-
-def _changed(asked: int, seen: float) -> Failure:
-    return Failure(
-        "bad_args",
-        f"the server verified {seen:.3g} tokens a cycle, {asked} were asked: it changed its "
-        "arguments, and the result would be another configuration's",
-    )
+        return counts.classify_trial(trial, records)

@@ -130,7 +130,9 @@ def test_inspect_tells_gpus_and_their_users(bench: Bench) -> None:
     assert facts["paths"][str(bench.root)]["kind"] == "directory"
     assert facts["programs"]["no-such-program"] is None
     assert facts["programs"]["sh"].endswith("/sh")
-    assert facts["version"] == {"line": "1.2.3", "returncode": 3, "error": None}
+    assert facts["version"] == {
+        "line": "1.2.3", "returncode": 3, "error": None, "details": None,
+    }  # fmt: skip
     assert facts["workdir"]["free_bytes"] > 0
     assert facts["workdir"]["network"] is False
     assert facts["memory_bytes"] > 2**28

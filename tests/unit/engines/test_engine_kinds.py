@@ -9,7 +9,7 @@ from sweep.model.experiment import EngineSpec
 
 def test_every_kind_is_its_own() -> None:
     """Each kind names the engine that it gives."""
-    assert KINDS == ("llama.cpp", "simulator")
+    assert KINDS == ("llama.cpp", "sglang", "simulator")
     assert [engine_of(EngineSpec(kind, "m")).kind for kind in KINDS] == list(KINDS)
 
 
@@ -25,4 +25,4 @@ def test_unknown_kind_names_those_that_exist(spec: EngineSpec) -> None:
     """An unknown kind is a mistake of the user, who is told what there is."""
     with pytest.raises(UsageError, match="'vllm' is not built") as caught:
         engine_of(spec)
-    assert caught.value.hint == "kinds: llama.cpp, simulator"
+    assert caught.value.hint == "kinds: llama.cpp, sglang, simulator"

@@ -48,10 +48,10 @@ def words(configuration: Configuration) -> list[str]:
 def test_rules_files_and_version_are_the_real_engines() -> None:
     """What the real engine refuses is refused, and what it needs on the node is looked for."""
     real = LlamaCpp()
-    assert REHEARSED.judge(FOUR_STEPS, EXPERIMENT) == real.judge(FOUR_STEPS, EXPERIMENT)
+    assert REHEARSED.judge(FOUR_STEPS, EXPERIMENT, None) == real.judge(FOUR_STEPS, EXPERIMENT, None)
     impossible = replace(FOUR_STEPS, topk=2)
-    assert real.judge(impossible, EXPERIMENT).reason
-    assert REHEARSED.judge(impossible, EXPERIMENT) == real.judge(impossible, EXPERIMENT)
+    assert real.judge(impossible, EXPERIMENT, None).reason
+    assert REHEARSED.judge(impossible, EXPERIMENT, None) == real.judge(impossible, EXPERIMENT, None)
     assert REHEARSED.identity_paths(EXPERIMENT) == real.identity_paths(EXPERIMENT)
     assert REHEARSED.version_argv(EXPERIMENT) == ("/opt/llama-server", "--version")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sweep.engines.simulator.log import MILESTONES
+from sweep.engines.sglang.log import MILESTONES
 from sweep.simulator import faults, log
 from sweep.simulator.calibration import Phases, Speculation
 from sweep.simulator.counters import Counters

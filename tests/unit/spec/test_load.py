@@ -381,7 +381,6 @@ def test_bytes_that_are_text() -> None:
     ("line", "name"),
     [
         ("nodes: [{host: a}]", "`nodes`"),
-        ("engine: {kind: sglang, model: m}", "`engine.kind: sglang`"),
         ("engine: {kind: vllm, model: m}", "`engine.kind: vllm`"),
         ("engine: {kind: llama.cpp, model: m, container: x}", "`engine.container`"),
         ("engine: {kind: llama.cpp, model: m, setup: [a]}", "`engine.setup`"),
@@ -429,7 +428,7 @@ def test_overrides_lie_over_the_file() -> None:
         ("workloads.1.name=x", "no `workloads.1`"),
         ("workloads.x.name=x", "no `workloads.x`"),
         ("engine.modle=x", "unknown key `modle`"),
-        ("engine.kind=sglang", "not built yet"),
+        ("engine.kind=vllm", "not built yet"),
         ("sweep.num_steps={from: 2, to: 1}", "holds nothing"),
     ],
 )

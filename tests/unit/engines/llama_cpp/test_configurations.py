@@ -44,7 +44,7 @@ def steps(number: int | None = 3, **fields: Any) -> Configuration:
 
 def argv(configuration: Configuration, subject: Experiment) -> tuple[str, ...]:
     """The argv of a configuration after judgement."""
-    return ENGINE.server(ENGINE.judge(configuration, subject).configuration, subject).argv
+    return ENGINE.server(ENGINE.judge(configuration, subject, None).configuration, subject).argv
 
 
 BASELINE_ARGV = (
@@ -83,7 +83,7 @@ def test_speculative_arguments_stay_out_of_the_baseline() -> None:
 def test_swept_speculative_arguments_share_a_baseline() -> None:
     """The baseline of a swept speculative argument is one and the same for all its values."""
     swept = Configuration(None, args={"spec-draft-p-min": 0.5, "threads": 2})
-    judged = ENGINE.judge(swept, experiment())
+    judged = ENGINE.judge(swept, experiment(), None)
     assert judged.configuration == Configuration(None, args={"threads": 2})
 
 
@@ -163,16 +163,16 @@ def test_the_flag_of_the_draft_length(algorithm: str, flag: str) -> None:
 
 def test_a_draft_model_means_draft_simple() -> None:
     """Steps without an algorithm are drafted by the draft model."""
-    judged = ENGINE.judge(steps(2, algorithm=None), experiment(engine={"algorithm": None}))
+    judged = ENGINE.judge(steps(2, algorithm=None), experiment(engine={"algorithm": None}), None)
     assert judged.reason is None
     assert judged.configuration.algorithm == "draft-simple"
 
 
 def test_a_chain_verifies_one_more_than_its_steps() -> None:
     """The judged configuration counts the root, as the glossary does."""
-    configuration = ENGINE.judge(steps(3, topk=None), experiment()).configuration
+    configuration = ENGINE.judge(steps(3, topk=None), experiment(), None).configuration
     assert (configuration.topk, configuration.num_draft_tokens) == (1, 4)
-    assert ENGINE.judge(steps(3, num_draft_tokens=4), experiment()).reason is None
+    assert ENGINE.judge(steps(3, num_draft_tokens=4), experiment(), None).reason is None
 
 
 @pytest.mark.parametrize(
@@ -187,20 +187,20 @@ def test_a_chain_verifies_one_more_than_its_steps() -> None:
 )
 def test_impossible_configurations(configuration: Configuration, words: str) -> None:
     """What the server cannot run is not launched, and the reason says why."""
-    reason = ENGINE.judge(configuration, experiment()).reason
+    reason = ENGINE.judge(configuration, experiment(), None).reason
     assert reason is not None
     assert words in reason
 
 
 def test_a_draft_algorithm_needs_a_draft() -> None:
     """draft-simple without a draft model would serve without speculation."""
-    reason = ENGINE.judge(steps(), experiment(engine={"draft_model": None})).reason
+    reason = ENGINE.judge(steps(), experiment(engine={"draft_model": None}), None).reason
     assert reason == "draft-simple needs a draft model: engine.draft_model is not given"
 
 
 def test_ngram_drafting_says_what_it_learns() -> None:
     """Repeats of a prompt get faster under n-gram drafting, which the plan must say."""
-    judged = ENGINE.judge(steps(algorithm="ngram-mod"), experiment())
+    judged = ENGINE.judge(steps(algorithm="ngram-mod"), experiment(), None)
     assert judged.note is not None
     assert "repeats of a prompt get faster" in judged.note
 

@@ -10,9 +10,9 @@ import pytest
 from fakes.records import request as record
 
 from sweep.agent.wire import Outcome, RequestRecord
+from sweep.engines.sglang.log import MILESTONES, SIGNS
+from sweep.engines.sglang.speculation import largest_pool
 from sweep.engines.simulator import Simulator
-from sweep.engines.simulator.log import MILESTONES, SIGNS
-from sweep.engines.simulator.rules import largest_pool
 from sweep.model.experiment import (
     Axes,
     EngineSpec,
@@ -40,7 +40,7 @@ EXPERIMENT = Experiment(
 
 def judged(steps: int | None, topk: int | None = 1, tokens: int | None = None) -> Any:
     """What the rules make of a configuration."""
-    return ENGINE.judge(Configuration("EAGLE3", steps, topk, tokens), EXPERIMENT)
+    return ENGINE.judge(Configuration("EAGLE3", steps, topk, tokens), EXPERIMENT, None)
 
 
 def test_a_chain_verifies_its_steps_and_the_root() -> None:
@@ -69,7 +69,7 @@ def test_impossible_configurations_are_told_before_any_load() -> None:
     assert "baseline" in judged(0).reason
     assert "topk -1" in judged(2, -1).reason
     without = replace(EXPERIMENT, engine=replace(EXPERIMENT.engine, draft_model=None))
-    assert "draft model" in str(ENGINE.judge(Configuration("EAGLE3", 2), without).reason)
+    assert "draft model" in str(ENGINE.judge(Configuration("EAGLE3", 2), without, None).reason)
 
 
 def test_command_lines_differ_in_speculation_alone() -> None:
@@ -77,7 +77,8 @@ def test_command_lines_differ_in_speculation_alone() -> None:
     baseline = ENGINE.server(Configuration(None), EXPERIMENT)
     drafting = ENGINE.server(judged(2).configuration, EXPERIMENT)
     assert baseline.argv[baseline.port_at - 1 :] == (
-        "--port", "0", "--model-path", "target", "--enable-metrics", "--tp-size", "8",
+        "--port", "0", "--model-path", "target", "--enable-metrics",
+        "--max-running-requests", "48", "--tp-size", "8",
     )  # fmt: skip
     shared = baseline.argv[:-2]
     assert drafting.argv == (

@@ -5,19 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from sweep.agent.wire import Answer, EngineDoc, HttpCall, KeyPath, Request
-from sweep.engines.simulator import log
+from sweep.engines.sglang import counts, log
 from sweep.model.experiment import Prompt, Workload
 
 READY_TOKENS = 2
 THROWAWAY_TOKENS = 8
 THROWAWAY_TEXT = "Sunday 7 Monday 11 Tuesday 13 Wednesday 17 Thursday"
-
-_META = (
-    "spec_verify_ct",
-    "spec_num_correct_drafts",
-    "spec_num_proposed_drafts",
-    "spec_correct_drafts_histogram",
-)
 
 
 def request(workload: Workload, prompt: Prompt) -> Request:
@@ -72,7 +65,7 @@ def answer(api: str) -> Answer:
             output_tokens_at=[["usage", "completion_tokens"]],
             input_tokens_at=[["usage", "prompt_tokens"]],
             cached_tokens_at=[["usage", "prompt_tokens_details", "cached_tokens"]],
-            meta_at={name: [*meta, name] for name in _META},
+            meta_at={name: [*meta, name] for name in counts.META},
         )
     meta = ["meta_info"]
     return Answer(
@@ -81,21 +74,21 @@ def answer(api: str) -> Answer:
         input_tokens_at=[[*meta, "prompt_tokens"]],
         cached_tokens_at=[[*meta, "cached_tokens"]],
         tokens_so_far_at=[[*meta, "completion_tokens"]],
-        meta_at={name: [*meta, name] for name in _META},
+        meta_at={name: [*meta, name] for name in counts.META},
         text_cumulative=True,
     )
 
 
-def document() -> EngineDoc:
+def document(name: str) -> EngineDoc:
     """Return what the agent needs to know of the server."""
     ready = _generate(THROWAWAY_TEXT, READY_TOKENS, 0.0, ignore_eos=True)
     return EngineDoc(
-        name="simulator",
+        name=name,
         health=HttpCall(path="/health", name="health"),
         ready=Request("/generate", ready, "ready"),
         ready_answer=answer("native"),
         flush=HttpCall(path="/flush_cache", method="POST", name="flush"),
-        scrapes=[HttpCall(path=f"/{name}", name=name) for name in ("metrics", "server_info")],
+        scrapes=[HttpCall(path=f"/{path}", name=path) for path in ("metrics", "server_info")],
         milestones=list(log.MILESTONES),
         fatal=[sign.pattern for sign in log.SIGNS],
     )

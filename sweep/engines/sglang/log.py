@@ -1,4 +1,7 @@
-"""Lines of SGLang's log that mean something: milestones of a load, and reasons to fail."""
+"""Lines of SGLang's log that mean something: milestones of a load, and reasons to fail.
+
+Texts are those of versions 0.4.6 to 0.5.23; the simulated server writes them too.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,84 @@
+"""SGLang's HTTP server, `python -m sglang.launch_server`.
+
+arguments    flags: what the file may set, what sweep sets, what speculation needs
+speculation  what the algorithms make of steps, branches and draft tokens
+rules        problems of an experiment, and what a server makes of a configuration
+wire         requests, answers and calls, as data for the agent
+counts       the counts of an answer, in all their spellings
+log          lines of the server's log that mean something
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sweep.agent.wire import Answer, EngineDoc, Outcome, Request, RequestRecord
+from sweep.engines.classify import classify_outcome
+from sweep.engines.sglang import arguments, counts, log, rules, wire
+from sweep.model.errors import Problem
+from sweep.model.experiment import Experiment, Prompt, Workload
+from sweep.model.plan import Configuration, PlannedTrial, ServerCommand
+from sweep.model.states import Failure
+from sweep.ports import Counters, EngineFacts, Judged
+
+
+class SGLang:
+    """The engine `sglang`."""
+
+    @property
+    def kind(self) -> str:
+        """As `engine.kind` in the file."""
+        return "sglang"
+
+    def problems(self, experiment: Experiment) -> tuple[Problem, ...]:
+        """What is wrong with the experiment for this engine, before any planning."""
+        return rules.problems(experiment)
+
+    def judge(
+        self, configuration: Configuration, experiment: Experiment, known: EngineFacts | None
+    ) -> Judged:
+        """Apply the rules of the node's SGLang to one configuration."""
+        return rules.judge(configuration, experiment, known)
+
+    def server(self, configuration: Configuration, experiment: Experiment) -> ServerCommand:
+        """How a server for this configuration is started."""
+        return arguments.server(configuration, experiment)
+
+    def identity_paths(self, experiment: Experiment) -> tuple[str, ...]:
+        """Model directories and the parts of the command that are paths."""
+        return arguments.identity_paths(experiment)
+
+    def version_argv(self, experiment: Experiment) -> tuple[str, ...]:
+        """The installed package's version."""
+        code = "import importlib.metadata as m; print('sglang', m.version('sglang'))"
+        return (arguments.python_of(experiment), "-c", code)
+
+    def document(self, experiment: Experiment) -> EngineDoc:  # noqa: ARG002 - alike for all
+        """What the agent needs to know of this engine."""
+        return wire.document("sglang")
+
+    def request(self, workload: Workload, prompt: Prompt) -> Request:
+        """The generation request for a prompt of a workload."""
+        return wire.request(workload, prompt)
+
+    def throwaway(self, workload: Workload) -> Request:
+        """A short request unrelated to every prompt."""
+        return wire.throwaway(workload)
+
+    def answer(self, workload: Workload) -> Answer:
+        """Where things stand in the answers to this workload's requests."""
+        return wire.answer(workload.api)
+
+    def count(self, record: RequestRecord) -> Counters:
+        """Read the raw counts of one answered request."""
+        return counts.count(record)
+
+    def classify_launch(self, outcome: Outcome) -> Failure | None:
+        """Name why a launch failed."""
+        return classify_outcome(outcome, log.SIGNS)
+
+    def classify_trial(
+        self, trial: PlannedTrial, records: Sequence[RequestRecord]
+    ) -> Failure | None:
+        """Speculation that was not asked for, that never ran, or that ran with other settings."""
+        return counts.classify_trial(trial, records)

@@ -1,0 +1,177 @@
+"""Flags of SGLang's server: what the file may set, what sweep sets, what speculation needs.
+
+The simulated server takes the same flags, and everything here serves both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from sweep.model.experiment import Experiment, Scalar, Variant
+from sweep.model.plan import Configuration, ServerCommand
+
+DEFAULT_PYTHON = "python3"
+MODULE = ("-m", "sglang.launch_server")
+
+DEFAULT_MAX_RUNNING = 48
+"""SGLang's own limit of running requests under speculation; without it the limit is another, and
+the baseline would be another server (speculative_hook.py of 0.5.23; every version since 0.4.6)."""
+
+_OTHER_NAMES = {
+    "model": "model-path",
+    "tp": "tp-size",
+    "tensor-parallel-size": "tp-size",
+    "pp": "pp-size",
+    "pipeline-parallel-size": "pp-size",
+    "dp": "dp-size",
+    "data-parallel-size": "dp-size",
+    "ep": "ep-size",
+    "expert-parallel-size": "ep-size",
+    "speculative-draft-model": "speculative-draft-model-path",
+}
+
+RESERVED = {
+    "model-path": "use engine.model",
+    "host": "sweep serves on 127.0.0.1",
+    "port": "sweep chooses the port of every launch",
+    "enable-metrics": "sweep always sets it",
+    "config": "write its arguments into engine.args: what a file of the node says is not compared",
+    "api-key": "sweep's requests carry no key, and the server listens on 127.0.0.1 only",
+    "admin-api-key": "sweep's requests carry no key, and the server listens on 127.0.0.1 only",
+    "speculative-algorithm": "use engine.algorithm",
+    "speculative-draft-model-path": "use engine.draft_model",
+    "speculative-num-steps": "use sweep.num_steps",
+    "speculative-eagle-topk": "use sweep.topk",
+    "speculative-num-draft-tokens": "use sweep.num_draft_tokens",
+}
+"""Flags that the file must not set, and what to do instead."""
+
+
+def full_name(name: str) -> str:
+    """Return the one long name of a flag written as in the file."""
+    dashed = name.replace("_", "-")
+    return _OTHER_NAMES.get(dashed, dashed)
+
+
+def is_speculative(name: str) -> bool:
+    """Whether a flag matters to speculation only; a baseline goes without it."""
+    return full_name(name).startswith("speculative-")
+
+
+def variant_of(configuration: Configuration, experiment: Experiment) -> Variant:
+    """Return the variant that a configuration names."""
+    return next(v for v in experiment.axes.variants if v.name == configuration.variant)
+
+
+def draft_model_of(configuration: Configuration, experiment: Experiment) -> str | None:
+    """Return the draft model that a configuration is given: its variant's or the engine's."""
+    return variant_of(configuration, experiment).draft_model or experiment.engine.draft_model
+
+
+def largest_concurrency(experiment: Experiment) -> int:
+    """Return the most requests that any workload has in flight."""
+    return max(max(workload.concurrency) for workload in experiment.workloads)
+
+
+def merged(configuration: Configuration, experiment: Experiment) -> dict[str, Scalar]:
+    """Return the arguments by long name: the engine's, the variant's over them, the swept last.
+
+    Sorted, because a launch is identified by its argv and the order in the file must not count.
+    """
+    layers: tuple[Mapping[str, Scalar], ...] = (
+        experiment.engine.args,
+        variant_of(configuration, experiment).args,
+        configuration.args,
+    )
+    values = {full_name(name): value for layer in layers for name, value in layer.items()}
+    least = max(DEFAULT_MAX_RUNNING, largest_concurrency(experiment))
+    values.setdefault("max-running-requests", least)
+    if configuration.is_baseline:
+        values = {name: value for name, value in values.items() if not is_speculative(name)}
+    return dict(sorted(values.items()))
+
+
+def environment(configuration: Configuration, experiment: Experiment) -> dict[str, str | None]:
+    """Return the environment: the engine's, the variant's over it; None: unset."""
+    return {**experiment.engine.env, **variant_of(configuration, experiment).env}
+
+
+def _flags(values: Mapping[str, Scalar]) -> Iterator[str]:
+    for name, value in values.items():
+        if value is False:
+            continue
+        yield f"--{name}"
+        if value is not True:
+            yield str(value)
+
+
+def _speculation(configuration: Configuration, experiment: Experiment) -> Iterator[str]:
+    if configuration.algorithm is None:
+        return
+    values = {
+        "speculative-algorithm": configuration.algorithm,
+        "speculative-draft-model-path": draft_model_of(configuration, experiment),
+        "speculative-num-steps": configuration.num_steps,
+        "speculative-eagle-topk": configuration.topk,
+        "speculative-num-draft-tokens": configuration.num_draft_tokens,
+    }
+    for name, value in values.items():
+        if value is not None:
+            yield from (f"--{name}", str(value))
+
+
+def command(experiment: Experiment, variant: Variant | None = None) -> tuple[str, ...]:
+    """Return the start of the argv: the file's engine.command, or Python with SGLang's module."""
+    if experiment.engine.command is not None:
+        return experiment.engine.command
+    return (python_of(experiment, variant), *MODULE)
+
+
+def python_of(experiment: Experiment, variant: Variant | None = None) -> str:
+    """Return the Python that SGLang is installed in."""
+    own = None if variant is None else variant.python
+    return own or experiment.engine.python or DEFAULT_PYTHON
+
+
+def server(configuration: Configuration, experiment: Experiment) -> ServerCommand:
+    """Return the command of a judged configuration; only speculation differs within an arm."""
+    start = command(experiment, variant_of(configuration, experiment))
+    return server_from((*start, "--host", "127.0.0.1"), configuration, experiment)
+
+
+def server_from(
+    start: tuple[str, ...], configuration: Configuration, experiment: Experiment
+) -> ServerCommand:
+    """Return the command that begins with `start` and goes on with the port and every flag."""
+    head = (*start, "--port", "0")
+    env = environment(configuration, experiment)
+    return ServerCommand(
+        argv=(
+            *head,
+            "--model-path",
+            experiment.engine.model,
+            "--enable-metrics",
+            *_flags(merged(configuration, experiment)),
+            *_speculation(configuration, experiment),
+        ),
+        port_at=len(head) - 1,
+        env={name: value for name, value in env.items() if value is not None},
+        unset=tuple(name for name, value in env.items() if value is None),
+    )
+
+
+def identity_paths(experiment: Experiment) -> tuple[str, ...]:
+    """Return what must be unchanged for a result to be reused: model directories, command files.
+
+    A model that is no path is a name of the Hugging Face hub, whose files the node itself finds.
+    """
+    engine = experiment.engine
+    drafts = [engine.draft_model, *(v.draft_model for v in experiment.axes.variants)]
+    models = [name for name in (engine.model, *drafts) if name is not None and is_path(name)]
+    commands = [part for part in engine.command or () if is_path(part)]
+    return tuple(dict.fromkeys([*models, *commands]))
+
+
+def is_path(name: str) -> bool:
+    """Whether a model's name is a path on the node, and not a name of the hub."""
+    return name.startswith("/")

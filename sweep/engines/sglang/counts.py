@@ -1,0 +1,81 @@
+"""Raw counts of an answer, in all the spellings of SGLang's meta_info, and what they prove.
+
+| count           | from    | to     | name                          |
+|-----------------|---------|--------|-------------------------------|
+| cycles          | 0.4.6   |        | spec_verify_ct                |
+| accepted        | 0.5.5   | 0.5.10 | spec_accept_token_num         |
+|                 | 0.5.11  | 0.5.20 | spec_accepted_drafts          |
+|                 | 0.5.12  |        | spec_num_correct_drafts       |
+| drafted         | 0.5.5   | 0.5.10 | spec_draft_token_num          |
+|                 | 0.5.11  | 0.5.20 | spec_proposed_drafts          |
+|                 | 0.5.12  |        | spec_num_proposed_drafts      |
+| by position     | 0.5.9   | 0.5.20 | spec_accept_histogram         |
+|                 | 0.5.12  |        | spec_correct_drafts_histogram |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sweep.agent.wire import RequestRecord
+from sweep.model.plan import PlannedTrial
+from sweep.model.states import Failure
+from sweep.ports import Counters
+
+CYCLES = "spec_verify_ct"
+ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
+DRAFTED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
+HISTOGRAMS = ("spec_correct_drafts_histogram", "spec_accept_histogram")
+
+META = (CYCLES, *ACCEPTED, *DRAFTED, *HISTOGRAMS)
+"""What the agent keeps of an answer's meta_info."""
+
+
+def _first(meta: Mapping[str, Any], names: Sequence[str]) -> Any:
+    return next((meta[name] for name in names if meta.get(name) is not None), None)
+
+
+def count(record: RequestRecord) -> Counters:
+    """Read the raw counts of one answered request: the server's own, None where it is silent."""
+    return Counters(
+        output_tokens=record.output_tokens,
+        cycles=record.meta.get(CYCLES),
+        drafted_tokens=_first(record.meta, DRAFTED),
+        accepted_tokens=_first(record.meta, ACCEPTED),
+    )
+
+
+def classify_trial(trial: PlannedTrial, records: Sequence[RequestRecord]) -> Failure | None:
+    """Name speculation that was not asked for, that never ran, or that ran with other settings."""
+    counted = [count(record) for record in records]
+    cycles = sum(item.cycles or 0 for item in counted)
+    drafted = sum(item.drafted_tokens or 0 for item in counted)
+    if trial.configuration.is_baseline:
+        return _speculating_baseline() if cycles else None
+    if cycles == 0:
+        decoded = any((item.output_tokens or 0) > 1 for item in counted)
+        return _never_verified() if decoded else None
+    asked = trial.configuration.num_draft_tokens
+    if asked is not None and drafted != cycles * (asked - 1):
+        return _changed(asked, drafted / cycles + 1)
+    return None
+
+
+def _speculating_baseline() -> Failure:
+    return Failure("bad_args", "the baseline speculated though it was not asked to")
+
+
+def _never_verified() -> Failure:
+    return Failure(
+        "speculation_inactive",
+        "the server answered without a single verification: its log says why (`sweep logs`)",
+    )
+
+
+def _changed(asked: int, seen: float) -> Failure:
+    return Failure(
+        "bad_args",
+        f"the server verified {seen:.3g} tokens a cycle, {asked} were asked: it changed its "
+        "arguments, and the result would be another configuration's",
+    )
