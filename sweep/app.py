@@ -22,12 +22,12 @@ from sweep.agent.inspection import disk_facts
 from sweep.driver.clock import SystemClock
 from sweep.engines import engine_of
 from sweep.engines.rehearsed import REHEARSED_LOAD_S
-from sweep.model.errors import NodeError, StoreError, UnusableError, UsageError
+from sweep.model.errors import StoreError, UnusableError, UsageError
 from sweep.model.experiment import Experiment
 from sweep.model.plan import Plan
 from sweep.model.states import LaunchState
 from sweep.nodes.access import CHECK_PATIENCE_S, node_factory
-from sweep.preflight import Facts, inspect, require_usable
+from sweep.preflight import Facts, inspect_all, require_usable
 from sweep.report.progress import Progress
 from sweep.spec.describe import PlanSummary, describe_plan
 from sweep.spec.estimate import estimate
@@ -44,7 +44,7 @@ from sweep.store.directory import (
     find_sweeps,
     new_sweep_id,
 )
-from sweep.store.sweep_db import AttemptRow, PlanChange, RunRow, SweepDb
+from sweep.store.sweep_db import AttemptRow, NodeRow, PlanChange, RunRow, SweepDb
 
 _FOLLOW_S = 0.2
 _COMMAND_TIMEOUT_S = 30.0
@@ -67,10 +67,10 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan with the facts of the node that went into its identities."""
+    """A plan with the facts of the nodes that went into its identities, in the file's order."""
 
     plan: Plan
-    facts: Facts
+    facts: tuple[Facts, ...]
 
 
 @dataclass(frozen=True)
@@ -130,47 +130,45 @@ def read_prompts(path: Path) -> str:
 
 
 def plan(experiment: Experiment, environment: Mapping[str, str]) -> Planned:
-    """Ask the node for what identities need, and plan."""
+    """Ask the nodes for what identities need, and plan."""
     facts = _inspect(experiment, environment)
     return Planned(plan_for(experiment, facts), facts)
 
 
-def plan_for(experiment: Experiment, facts: Facts) -> Plan:
-    """Return the plan of an experiment on the node that these facts are of."""
-    return make_plan(experiment, engine_of(experiment.engine), facts.identity, facts.engine)
+def plan_for(experiment: Experiment, facts: Sequence[Facts]) -> Plan:
+    """Return the plan of an experiment on the nodes that these facts are of."""
+    known = {each.node: each.known for each in facts}
+    return make_plan(experiment, engine_of(experiment.engine), known)
 
 
-def _inspect(experiment: Experiment, environment: Mapping[str, str]) -> Facts:
-    spec = experiment.nodes[0]
-    factory = node_factory(spec, environment, SystemClock(), patience_s=CHECK_PATIENCE_S)
-    try:
-        node = factory()
-    except NodeError as error:
-        raise UnusableError(error.message, hint=error.hint) from error
-    try:
-        return inspect(node, spec, experiment, engine_of(experiment.engine))
-    finally:
-        node.close()
+def _inspect(experiment: Experiment, environment: Mapping[str, str]) -> tuple[Facts, ...]:
+    factories = {
+        spec.name: node_factory(spec, environment, SystemClock(), patience_s=CHECK_PATIENCE_S)
+        for spec in experiment.nodes
+    }
+    return inspect_all(experiment, engine_of(experiment.engine), factories)
 
 
 def plan_summary(experiment: Experiment, planned: Planned) -> PlanSummary:
     """Return the plan for people and programs."""
     rehearsed = experiment.engine.rehearses is not None
-    load_s = REHEARSED_LOAD_S if rehearsed else assumed_load_s(planned.facts)
-    expected = estimate(planned.plan.launches, load_s)
+    loads_s = {
+        each.node: REHEARSED_LOAD_S if rehearsed else assumed_load_s(each) for each in planned.facts
+    }
+    expected = estimate(planned.plan.launches, loads_s)
     return describe_plan(planned.plan, expected, experiment.budget)
 
 
 def assumed_load_s(facts: Facts) -> float:
-    """Return how long a load may take before any was measured [s]: the size of the files at
-    0.6 GB/s, which is what 8 GPUs with a 4-bit model of 550 GB took 900 s for; 900 s when the
-    node has no such files (a model's name)."""
+    """Return how long a load may take on a node before any was measured [s]: the size of the
+    files at 0.6 GB/s, which is what 8 GPUs with a 4-bit model of 550 GB took 900 s for; 900 s
+    when the node has no such files (a model's name)."""
     sizes = [entry["size"] for entry in facts.files.values() if entry]
     return sum(sizes) / _LOAD_BYTES_PER_S if sizes else _LOAD_S
 
 
 def prepare(loaded: Loaded, planned: Planned, results: Path, *, new: bool) -> Prepared:
-    """Check the node and the results directory, then make a sweep directory, or continue the
+    """Check the nodes and the results directory, then make a sweep directory, or continue the
     latest one of the same name, and take its lock. Raises UnusableError."""
     check_results_directory(results, disk_facts(str(results)))
     name = loaded.experiment.name
@@ -188,7 +186,12 @@ def prepare(loaded: Loaded, planned: Planned, results: Path, *, new: bool) -> Pr
             database = SweepDb.open(directory)
         try:
             change = database.set_plan(
-                loaded.experiment, planned.plan, engine_version=planned.facts.engine_version
+                loaded.experiment,
+                planned.plan,
+                {
+                    each.node: NodeRow(each.engine_version, workdir=each.workdir)
+                    for each in planned.facts
+                },
             )
             notes = "".join(f"# submitted with --set {item}\n" for item in loaded.overrides)
             _write_whole(directory / EXPERIMENT_FILE, loaded.text + notes)
@@ -251,13 +254,13 @@ def prepare_resume(results: Path, text: str | None, environment: Mapping[str, st
 
 
 def require_same(planned: Plan, now: Plan) -> None:
-    """Raise UnusableError when the node's engine or models are no longer those of the plan: what
-    was measured and what would be measured must not stand in one table."""
+    """Raise UnusableError when a node's GPUs, engine or models are no longer those of the plan:
+    what was measured and what would be measured must not stand in one table."""
     if {launch.launch_id for launch in planned.launches} != {
         launch.launch_id for launch in now.launches
     }:
         raise UnusableError(
-            "the engine or a model on the node has changed since this sweep was planned",
+            "the engine, a model or the GPUs of a node have changed since this sweep was planned",
             hint="submit the experiment file again: what no longer fits is set aside, not mixed",
         )
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweep.model.errors import ClaimHeldError, NodeError, UnusableError
+from sweep.model.errors import ClaimHeldError, NodeError, SweepError, UnusableError
 from sweep.model.experiment import Experiment, NodeSpec
 from sweep.nodes.access import agent_python
 from sweep.nodes.archive import agent_archive
 from sweep.ports import Engine, EngineFacts, Node
+from sweep.spec.plan import KnownNode
 
 _INSPECT_TIMEOUT_S = 150.0
 _LEAST_FREE_BYTES = 256 * 1024 * 1024
@@ -28,7 +30,7 @@ class Facts:
     paths: Sequence[str]
     workdir: str
     gpus: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
-    """The GPUs that this experiment asks for."""
+    """The GPUs that this experiment asks for, in the order that it names them."""
 
     @property
     def node(self) -> str:
@@ -55,9 +57,50 @@ class Facts:
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """What of the node's files makes a result reusable: engine version, size and time of
-        every model file. Another file under the same name is another model."""
-        return {"engine_version": self.engine_version, "files": dict(self.files)}
+        """What makes a result of this node reusable: its GPUs in the order asked for, the
+        engine's version, size and time of every model file. Another file under the same name is
+        another model, and another GPU under the same index another machine."""
+        return {
+            "gpus": [gpu["uuid"] for gpu in self.gpus],
+            "engine_version": self.engine_version,
+            "files": dict(self.files),
+        }
+
+    @property
+    def known(self) -> KnownNode:
+        """What planning needs to know of the node."""
+        return KnownNode(self.identity, self.engine)
+
+
+def inspect_all(
+    experiment: Experiment, engine: Engine, factories: Mapping[str, Callable[[], Node]]
+) -> tuple[Facts, ...]:
+    """Ask every node of an experiment, all at the same time, in the order of the file.
+
+    `factories` are by node name. Raises UnusableError, with what every node that failed said.
+    """
+
+    def ask(spec: NodeSpec) -> Facts | SweepError:
+        try:
+            node = factories[spec.name]()
+        except NodeError as error:
+            return error
+        try:
+            return inspect(node, spec, experiment, engine)
+        except UnusableError as error:
+            return error
+        finally:
+            node.close()
+
+    with ThreadPoolExecutor(len(experiment.nodes), thread_name_prefix="inspect") as pool:
+        found = list(pool.map(ask, experiment.nodes))
+    errors = [each for each in found if isinstance(each, SweepError)]
+    if errors:
+        hints = dict.fromkeys(error.hint for error in errors if error.hint)
+        raise UnusableError(
+            "; ".join(error.message for error in errors), hint="; ".join(hints) or None
+        ) from errors[0]
+    return tuple(each for each in found if isinstance(each, Facts))
 
 
 def inspect(node: Node, spec: NodeSpec, experiment: Experiment, engine: Engine) -> Facts:
@@ -101,7 +144,9 @@ def _ask(node: Node, python: str, home: str, asked: Mapping[str, Any]) -> dict[s
 def _asked_gpus(spec: NodeSpec, answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if spec.gpus is None:
         return list(answer["gpus"])
-    return [gpu for gpu in answer["gpus"] if gpu["index"] in spec.gpus or gpu["uuid"] in spec.gpus]
+    return [
+        gpu for name in spec.gpus for gpu in answer["gpus"] if name in (gpu["index"], gpu["uuid"])
+    ]
 
 
 def problems(facts: Facts) -> list[str]:
@@ -134,10 +179,14 @@ def problems(facts: Facts) -> list[str]:
     return found
 
 
+def claimed(facts: Facts) -> set[str]:
+    """Return the names of what a launch on the node claims."""
+    return {f"gpu-{gpu['uuid']}" for gpu in facts.gpus} or {"node"}
+
+
 def users(facts: Facts, sweep_id: str | None) -> list[str]:
     """Return who else holds or uses what the experiment would claim; `sweep_id` is our own."""
-    claimed = {f"gpu-{gpu['uuid']}" for gpu in facts.gpus} or {"node"}
-    claims = [claim for claim in facts.answer["claims"] if claim["resource"] in claimed]
+    claims = [claim for claim in facts.answer["claims"] if claim["resource"] in claimed(facts)]
     ours = {claim["resource"] for claim in claims if claim["holder"]["sweep"] == sweep_id}
     found = [
         f"{claim['resource']} of node {facts.node} is held: {claim['reason']}"
@@ -156,14 +205,30 @@ def users(facts: Facts, sweep_id: str | None) -> list[str]:
     ]
 
 
-def require_usable(facts: Facts, sweep_id: str | None) -> None:
-    """Raise UnusableError with everything that is wrong, ClaimHeldError when someone else is
-    there and the experiment does not say to wait."""
-    wrong = problems(facts)
+def shared(facts: Sequence[Facts]) -> list[str]:
+    """Return which nodes are one machine under two names and would claim the same of it."""
+    found: list[str] = []
+    seen: dict[tuple[str, str, str], str] = {}
+    for each in facts:
+        for resource in sorted(claimed(each)):
+            key = (each.answer["boot_id"], each.answer["claim_directory"], resource)
+            other = seen.setdefault(key, each.node)
+            if other != each.node:
+                found.append(f"nodes {other} and {each.node} are one machine: name it once")
+                break
+    return found
+
+
+def require_usable(facts: Sequence[Facts], sweep_id: str | None) -> None:
+    """Raise UnusableError with everything that is wrong on any node, ClaimHeldError when someone
+    else is there and the experiment does not say to wait."""
+    wrong = [problem for each in facts for problem in problems(each)] + shared(facts)
     if wrong:
         raise UnusableError("; ".join(wrong), hint="nothing was started")
-    others = users(facts, sweep_id)
-    if others and facts.spec.on_busy == "fail":
+    others = [
+        user for each in facts if each.spec.on_busy == "fail" for user in users(each, sweep_id)
+    ]
+    if others:
         raise ClaimHeldError(
             "; ".join(others), hint="wait for it, or set node.on_busy: wait; nothing was started"
         )

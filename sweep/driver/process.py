@@ -20,7 +20,7 @@ from sweep.driver.sweep_run import RunResult, RunSetup, SweepRun
 from sweep.engines import engine_of
 from sweep.model.errors import NodeError, StoreError, SweepError
 from sweep.model.experiment import Experiment
-from sweep.nodes.access import CHECK_PATIENCE_S, PATIENCE_S, agent_python, home_of, node_factory
+from sweep.nodes.access import CHECK_PATIENCE_S, PATIENCE_S, agent_python, node_factory
 from sweep.nodes.archive import agent_archive
 from sweep.ports import Clock, Node
 from sweep.store.directory import DRIVER_LOG, LAUNCHES_DIR, SweepLock
@@ -141,7 +141,7 @@ class Drive:
         lanes = make_lanes(factories, self._clock)
         try:
             self._database.set_stage(self._run, "running")
-            setup = self._setup(experiment, factories)
+            setup = self._setup(experiment)
             result = SweepRun(
                 database=self._database,
                 lanes=lanes,
@@ -173,18 +173,14 @@ class Drive:
                 finally:
                     node.close()
 
-    def _setup(
-        self, experiment: Experiment, factories: Mapping[str, Callable[[], Node]]
-    ) -> RunSetup:
+    def _setup(self, experiment: Experiment) -> RunSetup:
         archive_name, archive = agent_archive()
-        homes = {
-            node.name: node.workdir or home_of(factories[node.name]) for node in experiment.nodes
-        }
         sweep_id = self._database.sweep_id
+        nodes = self._database.nodes().items()
         return RunSetup(
             run=self._run,
             launches_directory=self._directory / LAUNCHES_DIR,
-            workdirs={name: f"{home}/{sweep_id}" for name, home in homes.items()},
+            workdirs={name: f"{node.workdir}/{sweep_id}" for name, node in nodes},
             archive_name=archive_name,
             archive=archive,
             owner=wire.Owner(

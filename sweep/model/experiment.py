@@ -70,6 +70,8 @@ class Axes:
     args: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
     """Engine arguments that are swept: name without dashes in front → values."""
     variants: tuple[Variant, ...] = (Variant("default"),)
+    together: tuple[tuple[str, ...], ...] = ()
+    """Names of variants whose launches stay on one node, list by list."""
 
 
 @dataclass(frozen=True)

@@ -33,15 +33,6 @@ def node_factory(
     return partial(SshNode, spec.host, clock, files=files, patience_s=patience_s)
 
 
-def home_of(factory: Callable[[], Node]) -> str:
-    """Return where sweep keeps its files on a node when the user names no directory."""
-    node = factory()
-    try:
-        return node.home()
-    finally:
-        node.close()
-
-
 def agent_python(spec: NodeSpec) -> str:
     """Return the command of the Python that runs the agent on the node."""
     return sys.executable if spec.host is None else "python3"

@@ -20,11 +20,14 @@ def show(summary: PlanSummary) -> None:
     at_least = "at least " if summary.estimate.is_lower_bound else "about "
     console.print(Text(f"{at_least}{duration(summary.estimate.seconds)}: {summary.estimate.basis}"))
     table = Table(box=None, pad_edge=False)
-    for name in ("#", "launch", "role", "arm", "trials"):
+    several = len({row.node for row in summary.rows}) > 1
+    for name in ("#", *(["node"] if several else []), "launch", "role", "arm", "trials"):
         table.add_column(name, justify="right" if name in {"#", "trials"} else "left")
     for row in summary.rows:
         role = row.role.replace("_", " ")
-        table.add_row(str(row.position), Text(row.label), role, Text(row.arm), str(row.trials))
+        node = [Text(row.node)] if several else []
+        arm, trials = Text(row.arm), str(row.trials)
+        table.add_row(str(row.position), *node, Text(row.label), role, arm, trials)
     console.print(table)
     for row in summary.rows:
         console.print(Text(f"{row.position}: {command(row)}", style="dim"), soft_wrap=True)

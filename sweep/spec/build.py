@@ -55,7 +55,7 @@ def build_experiment(
             _workload(section, prompts.get(position, ()))
             for position, section in enumerate(file.workloads)
         ),
-        nodes=(_node(file.node, resolve),),
+        nodes=tuple(_node(section, resolve) for section in file.nodes or (file.node,)),
         baseline=file.baseline,
         axes=_axes(file.sweep, resolve),
         exclude=tuple(_exclude(entry) for entry in file.exclude),
@@ -127,6 +127,7 @@ def _axes(section: SweepSection, resolve: Resolve) -> Axes:
         num_draft_tokens=section.num_draft_tokens or "auto",
         args=ordered(section.args),
         variants=variants(section, resolve),
+        together=section.together,
     )
 
 

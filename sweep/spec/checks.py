@@ -11,6 +11,7 @@ from sweep.model.experiment import Prompt, Variant
 from sweep.spec import workload_prompts as reading
 from sweep.spec.build import AXES, exclude_key, resolve_path, variants
 from sweep.spec.fields import suggestion
+from sweep.spec.node_checks import check_nodes
 from sweep.spec.prompt_sets import packaged_text
 from sweep.spec.schema import ExperimentFile, WorkloadSection
 from sweep.spec.yaml_tree import Path, Tree
@@ -42,45 +43,13 @@ class Checker:
         self._arguments()
         self._exclude()
         self._speculation()
-        self._node_paths()
-        self._workdir()
+        self._together()
+        check_nodes(self.file, self.tree, self._sound)
         return found
 
     def _sound(self, *path: str | int) -> bool:
         """Whether nothing at, above or below `path` was reported."""
         return not any(bad[: len(path)] == path or path[: len(bad)] == bad for bad in self.wrong)
-
-    def _node_paths(self) -> None:
-        """A path that counts from this file, or from this user's home, means nothing elsewhere."""
-        if self.file.node.host is None or not self._sound("node"):
-            return
-        engine = self.file.engine
-        texts: list[tuple[Path, str | None]] = [
-            (("engine", key), getattr(engine, key)) for key in ("model", "draft_model", "python")
-        ]
-        texts += [(("engine", "command", n), part) for n, part in enumerate(engine.command or ())]
-        for name, variant in self.file.sweep.variants.items():
-            at = ("sweep", "variants", name)
-            texts += [((*at, key), getattr(variant, key)) for key in ("draft_model", "python")]
-        texts.append((("node", "workdir"), self.file.node.workdir))
-        for path, text in texts:
-            if text and text.startswith(("./", "../", "~")):
-                message = f"{text} counts from this machine, but the node is {self.file.node.host}"
-                self.tree.add(path, message, hint="write the whole path as it is on the node")
-
-    def _workdir(self) -> None:
-        """A bare relative path would count from wherever sweep and its agent happen to run."""
-        node = self.file.node
-        if not node.workdir or not self._sound("node"):
-            return
-        if not node.workdir.startswith(("/", "./", "../", "~")):
-            hint = (
-                f"write ./{node.workdir} to count from this file, or the whole path"
-                if node.host is None
-                else "write the whole path as it is on the node"
-            )
-            message = f"{node.workdir} is relative, and nothing says to what"
-            self.tree.add(("node", "workdir"), message, hint=hint)
 
     def _workload_names(self) -> None:
         seen: set[str] = set()
@@ -225,6 +194,26 @@ class Checker:
                 elif exclude_key(key) == "variant" and value not in names:
                     message = f'there is no variant "{value}"'
                     self.tree.add(path, message, hint=suggestion(str(value), names))
+
+    def _together(self) -> None:
+        """Each variant may stand once in all of the lists."""
+        if not self._sound("sweep"):
+            return
+        names = [variant.name for variant in variants(self.file.sweep, lambda text: text)]
+        seen: set[str] = set()
+        for position, together in enumerate(self.file.sweep.together):
+            for number, name in enumerate(together):
+                path = ("sweep", "together", position, number)
+                if name not in names:
+                    hint = suggestion(name, names) or f"there are {', '.join(names)}"
+                    self.tree.add(path, f'there is no variant "{name}"', hint=hint)
+                elif name in seen:
+                    self.tree.add(
+                        path,
+                        f'variant "{name}" stands there twice',
+                        hint="a variant runs on one node: join the lists, or name it once",
+                    )
+                seen.add(name)
 
     def _speculation(self) -> None:
         sweep, engine = self.file.sweep, self.file.engine

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from sweep.model.plan import PlannedLaunch
@@ -22,22 +22,44 @@ class Estimate:
 
 def estimate(
     launches: Sequence[PlannedLaunch],
-    load_s: float,
+    assumed_s: Mapping[str, float],
     *,
     loads_s: Sequence[float] = (),
     trials_s: Mapping[tuple[str, int], Sequence[float]] | None = None,
 ) -> Estimate:
-    """Return the expected duration of `launches`, such as a plan's or those that remain.
+    """Return the expected duration of `launches`, such as a plan's or those that remain; nodes
+    work at the same time, so it is that of the node that takes longest.
 
-    `load_s` is assumed for a load while `loads_s`, the measured ones, is empty. `trials_s` are
-    measured durations of trials by workload and concurrency; a pair that was never measured
-    counts as the median of all that were.
+    `assumed_s` is, by node, what a load takes while `loads_s`, the measured ones, is empty.
+    `trials_s` are measured durations of trials by workload and concurrency; a pair that was never
+    measured counts as the median of all that were.
     """
-    load = median(loads_s) if loads_s else load_s
-    loads = f"{len(launches)} loads of {load:.3g} s"
-    loads += f" (median of {len(loads_s)})" if loads_s else " (assumed)"
-    seconds = load * len(launches)
-    measured = {pair: values for pair, values in (trials_s or {}).items() if values}
+    by_node: dict[str, list[PlannedLaunch]] = {}
+    for launch in launches:
+        by_node.setdefault(launch.node, []).append(launch)
+    found = [
+        _of_node(own, median(loads_s) if loads_s else assumed_s[node], len(loads_s), trials_s or {})
+        for node, own in by_node.items()
+    ]
+    if not found:
+        return Estimate(0.0, False, "nothing to launch")
+    longest = max(found, key=lambda each: each.seconds)
+    if len(found) == 1:
+        return longest
+    basis = f"{longest.basis}, on the node that takes longest of {len(found)}"
+    return replace(longest, basis=basis)
+
+
+def _of_node(
+    launches: Sequence[PlannedLaunch],
+    load_s: float,
+    loads_measured: int,
+    trials_s: Mapping[tuple[str, int], Sequence[float]],
+) -> Estimate:
+    loads = f"{len(launches)} loads of {load_s:.3g} s"
+    loads += f" (median of {loads_measured})" if loads_measured else " (assumed)"
+    seconds = load_s * len(launches)
+    measured = {pair: values for pair, values in trials_s.items() if values}
     if not measured:
         return Estimate(seconds, True, f"{loads}; measuring comes on top, no trial has ended yet")
     every = median([value for values in measured.values() for value in values])

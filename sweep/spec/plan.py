@@ -18,7 +18,8 @@ from sweep.model.plan import (
     ServerCommand,
     SkippedConfiguration,
 )
-from sweep.ports import Engine, EngineFacts
+from sweep.ports import Engine, EngineFacts, Judged
+from sweep.spec.lanes import ArmSize, assign, describe
 
 _PORT = "PORT"
 """Stands for the port in identities: each attempt has another one."""
@@ -27,17 +28,16 @@ _PORT = "PORT"
 def make_plan(
     experiment: Experiment,
     engine: Engine,
-    identity: Mapping[str, Any] | None = None,
-    known: EngineFacts | None = None,
+    nodes: Mapping[str, KnownNode] | None = None,
 ) -> Plan:
     """Return the plan of an experiment: a pure function of what is given.
 
-    `identity` is what distinguishes this engine and these model files from others of the same
-    names (versions, sizes, times); it is part of every launch's id. `known` is what the node said
-    of its engine, for the engine's rules. Launches come arm by arm in the order of the axes: first
-    baseline, the arm's configurations, last baseline.
+    `nodes` is what is known of each node by its name; a node's name and identity are part of the
+    id of every launch on it. Launches come node by node and arm by arm in the order of the axes:
+    first baseline, the arm's configurations, last baseline. A node that does not run the default
+    arm runs its baseline too, before and after everything else.
     """
-    planner = _Planner(experiment, engine, identity or {}, known)
+    planner = _Planner(experiment, engine, nodes or {})
     for asked in _asked(experiment):
         planner.add(asked)
     return planner.plan()
@@ -49,9 +49,9 @@ def configuration_id(configuration: Configuration, experiment: Experiment) -> st
     return identity_of(configuration, experiment.engine, variant)
 
 
-def launch_id(server: ServerCommand, role: Role, known: Mapping[str, Any]) -> str:
-    """Return the identity of a launch: how its server is started, on what, and why."""
-    return identity_of(_blanked(server), known, role.value)
+def launch_id(server: ServerCommand, role: Role, node: str, known: Mapping[str, Any]) -> str:
+    """Return the identity of a launch: how its server is started, where, on what, and why."""
+    return identity_of(_blanked(server), node, known, role.value)
 
 
 def trial_id(
@@ -61,6 +61,17 @@ def trial_id(
     return identity_of(of_launch, configuration, replace(workload, concurrency=()), concurrency)
 
 
+@dataclass(frozen=True)
+class KnownNode:
+    """What a node said before planning."""
+
+    identity: Mapping[str, Any] = field(default_factory=dict)
+    """What distinguishes its engine, model files and GPUs from others of the same names: versions,
+    sizes, times, UUIDs."""
+    engine: EngineFacts | None = None
+    """For the engine's rules; None: it was not asked."""
+
+
 @dataclass
 class _Arm:
     """Everything but speculation: the configurations that one baseline speaks for."""
@@ -68,6 +79,8 @@ class _Arm:
     name: str
     baseline: Configuration
     baseline_server: ServerCommand
+    variants: set[str] = field(default_factory=set)
+    """Variants whose configurations it holds, those that were merged into others too."""
     hosted: dict[str, list[Configuration]] = field(default_factory=dict)
     """Identity of a server's command → the configurations that it serves, in axis order."""
 
@@ -79,13 +92,11 @@ class _Planner:
         self,
         experiment: Experiment,
         engine: Engine,
-        identity: Mapping[str, Any],
-        known: EngineFacts | None,
+        nodes: Mapping[str, KnownNode],
     ) -> None:
         self._experiment = experiment
         self._engine = engine
-        self._identity = identity
-        self._known = known
+        self._nodes = {node.name: nodes.get(node.name, KnownNode()) for node in experiment.nodes}
         self._arms: dict[str, _Arm] = {}
         self._servers: dict[str, ServerCommand] = {}
         self._seen: dict[str, Configuration] = {}
@@ -97,12 +108,8 @@ class _Planner:
     def add(self, asked: Configuration) -> None:
         """Take one configuration: exclude it, skip it, merge it, or give it a server."""
         self._asked += 1
-        judged = self._engine.judge(asked, self._experiment, self._known)
-        target = self._engine.judge(
-            Configuration(None, variant=asked.variant, args=asked.args),
-            self._experiment,
-            self._known,
-        )
+        judged = self._judge(asked)
+        target = self._judge(Configuration(None, variant=asked.variant, args=asked.args))
         if self._is_excluded(asked, judged.configuration):
             self._excluded += 1
         elif reason := judged.reason or target.reason:
@@ -112,6 +119,21 @@ class _Planner:
             if judged.note is not None:
                 self._notes[judged.note] = None
             self._host(judged.configuration, target.configuration)
+
+    def _judge(self, asked: Configuration) -> Judged:
+        """Apply the rules of every node's engine: what cannot run alike on all is not planned,
+        because which node it would run on must not decide what is compared."""
+        first: tuple[str, Judged] | None = None
+        for name, known in self._nodes.items():
+            judged = self._engine.judge(asked, self._experiment, known.engine)
+            if judged.reason is not None:
+                return judged
+            first = first or (name, judged)
+            if judged.configuration != first[1].configuration:
+                reason = f"the engines of {first[0]} and {name} would run it differently"
+                return replace(judged, reason=reason)
+        assert first is not None
+        return first[1]
 
     def _is_excluded(self, asked: Configuration, judged: Configuration) -> bool:
         hits = [
@@ -128,18 +150,20 @@ class _Planner:
 
     def _host(self, configuration: Configuration, baseline: Configuration) -> None:
         """Give a configuration a server, in the arm whose baseline server is `baseline`'s."""
-        command = self._command(configuration)
+        command, key = self._command(configuration), self._command(baseline)
         # What differs by its variant's name alone would be measured twice on one server.
         same = identity_of(replace(configuration, variant=""), command)
         twin = self._seen.setdefault(same, configuration)
         if twin is not configuration:
             self._merged += 1
+            if key in self._arms:
+                self._arms[key].variants.add(configuration.variant)
             if twin.variant != configuration.variant:
                 names = f'variant "{configuration.variant}" starts the servers of "{twin.variant}"'
                 self._notes[f"{names} and is measured once, as that"] = None
             return
-        key = self._command(baseline)
         arm = self._arms.setdefault(key, _Arm(_arm_name(baseline), baseline, self._servers[key]))
+        arm.variants.add(configuration.variant)
         if not (configuration.is_baseline and self._experiment.baseline):
             arm.hosted.setdefault(command, []).append(configuration)
 
@@ -155,36 +179,66 @@ class _Planner:
         unmatched = [
             f"exclude {dict(entry)} matches no configuration" for entry in self._unmatched.values()
         ]
+        launches, placed = self._placed()
         return Plan(
-            launches=tuple(launch for arm in self._arms.values() for launch in self._launches(arm)),
+            launches=tuple(launches),
             skipped=tuple(self._skipped.values()),
             excluded=self._excluded,
             merged=self._merged,
             asked=self._asked,
-            notes=(*self._notes, *unmatched),
+            notes=(*self._notes, *unmatched, *placed),
         )
 
-    def _launches(self, arm: _Arm) -> list[PlannedLaunch]:
+    def _placed(self) -> tuple[list[PlannedLaunch], list[str]]:
+        """Return all launches, node by node, and what to tell of where they are."""
+        arms, nodes = list(self._arms.values()), [node.name for node in self._experiment.nodes]
+        # The references of the table: the first baseline of the variant named so is the default.
+        default = next((arm for arm in arms if arm.baseline.variant == "default"), None)
+        framed = 2 if self._experiment.baseline else 0
+        sizes = [
+            ArmSize(arm.variants, len(arm.hosted) + framed, is_default=arm is default)
+            for arm in arms
+        ]
+        places = assign(
+            arms=sizes, nodes=nodes, together=self._experiment.axes.together, extra=framed
+        )
+        launches: list[PlannedLaunch] = []
+        for node in nodes:
+            own = [arm for arm, where in zip(arms, places, strict=True) if where == node]
+            here = [launch for arm in own for launch in self._launches(arm, node)]
+            if framed and here and default is not None and default not in own:
+                first, last = self._baselines(default, node)
+                here = [first, *here, last]
+            launches += here
+        names = [arm.name for arm in arms]
+        shown = default.name if framed and default is not None else None
+        return launches, describe(list(zip(names, places, strict=True)), nodes, shown)
+
+    def _launches(self, arm: _Arm, node: str) -> list[PlannedLaunch]:
         mains = [
-            self._launch(arm, Role.MAIN, self._servers[command], configurations)
+            self._launch(arm, Role.MAIN, node, self._servers[command], configurations)
             for command, configurations in arm.hosted.items()
         ]
         if not self._experiment.baseline:
             return mains
-        first, last = (
-            self._launch(arm, role, arm.baseline_server, [arm.baseline])
-            for role in (Role.BASELINE_FIRST, Role.BASELINE_LAST)
-        )
+        first, last = self._baselines(arm, node)
         return [first, *mains, last]
+
+    def _baselines(self, arm: _Arm, node: str) -> list[PlannedLaunch]:
+        return [
+            self._launch(arm, role, node, arm.baseline_server, [arm.baseline])
+            for role in (Role.BASELINE_FIRST, Role.BASELINE_LAST)
+        ]
 
     def _launch(
         self,
         arm: _Arm,
         role: Role,
+        node: str,
         server: ServerCommand,
         configurations: Iterable[Configuration],
     ) -> PlannedLaunch:
-        name = launch_id(server, role, self._identity)
+        name = launch_id(server, role, node, self._nodes[node].identity)
         trials = tuple(
             PlannedTrial(
                 trial_id=trial_id(name, configuration, workload, concurrency),
@@ -197,7 +251,6 @@ class _Planner:
             for workload in self._experiment.workloads
             for concurrency in workload.concurrency
         )
-        node = self._experiment.nodes[0].name
         return PlannedLaunch(name, role, arm.name, node, server, trials)
 
 

@@ -143,6 +143,12 @@ class SweepSection(Section):
     variants: dict[Name, VariantSection] = Field(
         {}, description="Variants by name; one named default is there in any case."
     )
+    together: Annotated[tuple[Annotated[tuple[Name, ...], NonEmpty], ...], NonEmpty] = Field(
+        (),
+        description="Lists of variants whose launches share a node, to be ranked against each "
+        "other; matters with several nodes only.",
+        json_schema_extra={"minItems": 1},
+    )
 
 
 class Message(Section):
@@ -283,6 +289,11 @@ class ExperimentFile(Section):
 
     name: Name = Field(description="Names the sweep and its directory.")
     node: NodeSection = Field(NodeSection(), description="Where to launch.")
+    nodes: Annotated[tuple[NodeSection, ...] | None, NonEmpty, OrNone] = Field(
+        None,
+        description="Several machines that work at the same time, instead of node.",
+        json_schema_extra={"minItems": 1},
+    )
     engine: EngineSection = Field(description="The server.")
     baseline: Boolean = Field(
         True, description="Also measure without speculation, first and last of each arm."

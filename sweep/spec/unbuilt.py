@@ -12,7 +12,6 @@ from typing import Any
 from sweep.spec.yaml_tree import Path, Tree
 
 KEYS: Mapping[Path, str] = {
-    ("nodes",): "this version launches on one node",
     ("engine", "container"): "this version starts servers as plain processes",
     ("engine", "setup"): "start the server through a script of yours in engine.command",
     ("profile",): "this version measures no phases inside the engine",

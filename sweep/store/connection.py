@@ -11,10 +11,11 @@ from typing import Any
 from sweep.model.errors import StoreError
 
 DB_FILE = "sweep.db"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE node (name TEXT PRIMARY KEY, engine_version TEXT, workdir TEXT NOT NULL);
 CREATE TABLE workload (workload_id TEXT PRIMARY KEY, document TEXT NOT NULL);
 CREATE TABLE launch (
   launch_id TEXT PRIMARY KEY, position INTEGER, in_plan INTEGER NOT NULL,

@@ -6,7 +6,7 @@ import json
 
 from sweep.agent.wire import EVENTS_FILE, REQUESTS_FILE, decode_outcome, decode_request
 from sweep.model.record import AttemptRecord, LaunchRecord, SweepRecord, TrialRecord
-from sweep.store.sweep_db import AttemptRow, SweepDb
+from sweep.store.sweep_db import AttemptRow, NodeRow, SweepDb
 
 
 def read_sweep(database: SweepDb) -> SweepRecord:
@@ -20,9 +20,11 @@ def _read(database: SweepDb) -> SweepRecord:
     launch_states = database.launch_states()
     trial_states = database.trial_states()
     attempts: dict[str, list[AttemptRecord]] = {}
+    nodes = database.nodes()
     for row in database.attempts():
         if row.launch_id in launch_states:
-            attempts.setdefault(row.launch_id, []).append(_attempt(database, row))
+            attempt = _attempt(database, row, nodes.get(row.node))
+            attempts.setdefault(row.launch_id, []).append(attempt)
     launches = tuple(
         LaunchRecord(
             launch, *launch_states[launch.launch_id], tuple(attempts.get(launch.launch_id, ()))
@@ -46,7 +48,7 @@ def _read(database: SweepDb) -> SweepRecord:
     )
 
 
-def _attempt(database: SweepDb, row: AttemptRow) -> AttemptRecord:
+def _attempt(database: SweepDb, row: AttemptRow, node: NodeRow | None) -> AttemptRecord:
     events = database.lines(row.launch_id, row.attempt, EVENTS_FILE)
     requests = database.lines(row.launch_id, row.attempt, REQUESTS_FILE)
     return AttemptRecord(
@@ -60,5 +62,5 @@ def _attempt(database: SweepDb, row: AttemptRow) -> AttemptRecord:
         requests=tuple(decode_request(line) for line in requests),
         outcome=None if row.outcome is None else decode_outcome(row.outcome),
         directory=row.fetched,
-        engine_version=database.meta("engine_version"),
+        engine_version=node.engine_version if node else None,
     )

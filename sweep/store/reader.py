@@ -51,6 +51,16 @@ class RunRow:
     note: str | None
 
 
+@dataclass(frozen=True)
+class NodeRow:
+    """What a node said when the sweep was planned."""
+
+    engine_version: str | None
+    """None: the server's program does not tell."""
+    workdir: str
+    """The directory on it below which sweeps keep their launch directories."""
+
+
 def _failure(failure_class: str | None, message: str | None) -> Failure | None:
     return None if failure_class is None else Failure(failure_class, message or "")
 
@@ -173,6 +183,11 @@ class SweepReader:
             )
             for row in rows
         }
+
+    def nodes(self) -> dict[str, NodeRow]:
+        """Return what was known of each node of the current plan when it was made, by name."""
+        rows = self._connection.rows("SELECT * FROM node")
+        return {row["name"]: NodeRow(row["engine_version"], row["workdir"]) for row in rows}
 
     def attempts(self) -> list[AttemptRow]:
         """Return every attempt of the sweep, oldest first, dropped launches included."""

@@ -19,9 +19,9 @@ from sweep.model.plan import Plan, PlannedLaunch
 from sweep.model.states import Failure, LaunchState, TrialState
 from sweep.store import plan_json
 from sweep.store.connection import DB_FILE, SCHEMA, SCHEMA_VERSION, Connection
-from sweep.store.reader import AttemptRow, RunRow, SweepReader
+from sweep.store.reader import AttemptRow, NodeRow, RunRow, SweepReader
 
-__all__ = ["DB_FILE", "AttemptRow", "PlanChange", "RunRow", "SweepDb"]
+__all__ = ["DB_FILE", "AttemptRow", "NodeRow", "PlanChange", "RunRow", "SweepDb"]
 
 
 @dataclass(frozen=True)
@@ -93,11 +93,12 @@ class SweepDb(SweepReader):
     # -- the plan ----------------------------------------------------------------------------
 
     def set_plan(
-        self, experiment: Experiment, plan: Plan, *, engine_version: str | None = None
+        self, experiment: Experiment, plan: Plan, nodes: Mapping[str, NodeRow]
     ) -> PlanChange:
         """Make `plan` the current one. Rows of trials it does not hold stay, outside it.
 
-        `engine_version` is part of every identity in the plan, so it holds for all its attempts.
+        `nodes` are by name. A node's engine version is part of the identity of every launch on
+        it, so it holds for all attempts of the plan there.
         """
         with self._connection.writing() as cursor:
             before = {
@@ -112,9 +113,11 @@ class SweepDb(SweepReader):
             cursor.execute(
                 "INSERT OR REPLACE INTO meta VALUES ('excluded', ?)", (str(plan.excluded),)
             )
-            cursor.execute("DELETE FROM meta WHERE key = 'engine_version'")
-            if engine_version is not None:
-                cursor.execute("INSERT INTO meta VALUES ('engine_version', ?)", (engine_version,))
+            cursor.execute("DELETE FROM node")
+            cursor.executemany(
+                "INSERT INTO node VALUES (?, ?, ?)",
+                [(name, node.engine_version, node.workdir) for name, node in nodes.items()],
+            )
             cursor.execute("UPDATE launch SET in_plan = 0, position = NULL")
             cursor.execute("UPDATE trial SET in_plan = 0")
             cursor.execute("DELETE FROM skipped")

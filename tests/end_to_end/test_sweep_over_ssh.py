@@ -37,7 +37,7 @@ def test_a_sweep_over_ssh_measures_what_a_local_one_does(machine: Machine) -> No
     machine.serve_with("--rate=30")
     workdir = machine.root / "node"
     assert machine.run("submit", machine.experiment([2], name="here")).code == 0
-    undisturbed = machine.outcome()
+    undisturbed = list(machine.outcome().values())
     with node_behind_ssh(machine) as server:
         node = {"host": "gpu-a", "workdir": str(workdir)}
         machine.start("submit", machine.experiment([2], name="there", node=node))
@@ -48,7 +48,7 @@ def test_a_sweep_over_ssh_measures_what_a_local_one_does(machine: Machine) -> No
         os.kill(machine.driver()[0], signal.SIGKILL)
         server.kill_connections()
         assert machine.run("resume", "there").code == 0
-        assert machine.outcome() == undisturbed
+        assert list(machine.outcome().values()) == undisturbed
         assert len(machine.starts()) == len(["here", "there"])
         assert list(workdir.iterdir()) == []
     machine.require_quiet()

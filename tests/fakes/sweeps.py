@@ -118,7 +118,7 @@ class SmallSweep:
         """Make an experiment's plan the current one."""
         self.experiment = experiment
         self.plan = small_plan(experiment)
-        self.change = self.database.set_plan(experiment, self.plan)
+        self.change = self.database.set_plan(experiment, self.plan, {})
 
     def run(
         self,

@@ -19,7 +19,7 @@ from sweep.model.errors import StoreError, SweepError, SweepLockedError, Unusabl
 from sweep.model.states import LaunchState, TrialState
 from sweep.preflight import Facts
 from sweep.store.directory import SweepLock, find_sweeps
-from sweep.store.sweep_db import DB_FILE, SweepDb
+from sweep.store.sweep_db import DB_FILE, NodeRow, SweepDb
 
 EXPERIMENT = small_experiment()
 FACTS = Facts(
@@ -29,6 +29,8 @@ FACTS = Facts(
         "gpus": [],
         "gpu_processes": [],
         "claims": [],
+        "claim_directory": "/locks",
+        "boot_id": "boot",
         "gpu_error": None,
         "version": None,
         "workdir": {"path": "/w", "writable": True, "network": False, "free_bytes": None},
@@ -37,7 +39,7 @@ FACTS = Facts(
     "/w",
 )
 LOADED = Loaded("name: small\n", ("a=1",), EXPERIMENT)
-PLANNED = Planned(small_plan(EXPERIMENT), FACTS)
+PLANNED = Planned(small_plan(EXPERIMENT), (FACTS,))
 
 
 def test_the_engines_version_is_kept_with_the_plan(tmp_path: Path) -> None:
@@ -45,10 +47,10 @@ def test_the_engines_version_is_kept_with_the_plan(tmp_path: Path) -> None:
     facts = replace(
         FACTS, answer={**FACTS.answer, "version": {"line": "engine 7.1", "returncode": 0}}
     )
-    prepared = prepare(LOADED, Planned(PLANNED.plan, facts), tmp_path, new=True)
+    prepared = prepare(LOADED, Planned(PLANNED.plan, (facts,)), tmp_path, new=True)
     prepared.lock.release()
     database = SweepDb.open(prepared.directory)
-    assert database.meta("engine_version") == "engine 7.1"
+    assert database.nodes() == {"local": NodeRow("engine 7.1", "/w")}
     database.close()
 
 
@@ -114,7 +116,9 @@ def test_a_locked_sweep_is_not_touched(tmp_path: Path) -> None:
     before = (first.directory / "experiment.yaml").read_bytes()
     other = small_experiment((1,))
     with pytest.raises(SweepLockedError):
-        prepare(Loaded("other", (), other), Planned(small_plan(other), FACTS), tmp_path, new=False)
+        prepare(
+            Loaded("other", (), other), Planned(small_plan(other), (FACTS,)), tmp_path, new=False
+        )
     assert (first.directory / "experiment.yaml").read_bytes() == before
     assert len(views.record(first.directory).launches) == 4
     first.lock.release()
@@ -154,7 +158,7 @@ def test_a_plan_for_another_model_is_not_resumed() -> None:
     plan = small_plan(EXPERIMENT)
     app.require_same(plan, plan)
     other = replace(plan, launches=(replace(plan.launches[0], launch_id="other"),))
-    with pytest.raises(UnusableError, match="has changed since this sweep was planned"):
+    with pytest.raises(UnusableError, match="have changed since this sweep was planned"):
         app.require_same(plan, other)
 
 

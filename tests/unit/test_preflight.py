@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,9 +11,18 @@ from fakes.engine import FakeEngine
 from fakes.node import FakeNode
 from fakes.sweeps import small_experiment
 
-from sweep.model.errors import ClaimHeldError, UnusableError
+from sweep.model.errors import ClaimHeldError, NodeError, UnusableError
 from sweep.model.experiment import NodeSpec
-from sweep.preflight import Facts, inspect, problems, require_usable, users
+from sweep.ports import Completed, Node
+from sweep.preflight import (
+    Facts,
+    _asked_gpus,
+    inspect,
+    inspect_all,
+    problems,
+    require_usable,
+    users,
+)
 
 GPU = {"index": 0, "uuid": "GPU-aa"}
 OTHER_GPU = {"index": 1, "uuid": "GPU-bb"}
@@ -36,6 +46,8 @@ def facts(*gpus: dict[str, Any], spec: NodeSpec = NODE, **answer: Any) -> Facts:
         "gpu_error": None,
         "gpu_processes": [],
         "claims": [],
+        "claim_directory": "/locks",
+        "boot_id": "boot",
         "workdir": DISK,
     } | answer
     return Facts(spec, values, ["m.gguf"], "/w", gpus)
@@ -54,8 +66,8 @@ def process(gpu: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_usable_node_has_no_problems() -> None:
     """Nothing is wrong, and nobody is there."""
-    require_usable(facts(), None)
-    require_usable(facts(GPU), None)
+    require_usable([facts()], None)
+    require_usable([facts(GPU)], None)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +84,7 @@ def test_a_usable_node_has_no_problems() -> None:
 def test_each_problem_is_told(answer: dict[str, Any], reason: str) -> None:
     """With the node's name, before anything is started."""
     with pytest.raises(UnusableError, match=reason) as raised:
-        require_usable(facts(**answer), None)
+        require_usable([facts(**answer)], None)
     assert raised.value.exit_code == 3
 
 
@@ -86,20 +98,20 @@ def test_a_claim_of_another_sweep_is_named() -> None:
     """Who holds it, and what one may do."""
     held = facts(GPU, claims=[claim("gpu-GPU-aa", "theirs")])
     with pytest.raises(ClaimHeldError, match="gpu-GPU-aa of node n is held: sweep theirs of bob"):
-        require_usable(held, "ours")
+        require_usable([held], "ours")
 
 
 def test_a_claim_on_other_gpus_is_no_hindrance() -> None:
     """Nor is one on the node as a whole when GPUs are what is claimed."""
     held = facts(GPU, claims=[claim("gpu-GPU-bb", "theirs"), claim("node", "theirs")])
-    require_usable(held, None)
+    require_usable([held], None)
     assert users(facts(claims=[claim("node", "theirs")]), None)
 
 
 def test_our_own_claim_is_what_resume_attaches_to() -> None:
     """Neither the claim nor the server's own use of the GPU makes resume refuse."""
     ours = facts(GPU, claims=[claim("gpu-GPU-aa", "ours")], gpu_processes=[process(GPU)])
-    require_usable(ours, "ours")
+    require_usable([ours], "ours")
     assert users(ours, None)
 
 
@@ -107,14 +119,14 @@ def test_a_process_on_our_gpus_is_named() -> None:
     """User and pid of whoever is there without a claim; those on other GPUs do not count."""
     busy = facts(GPU, gpu_processes=[process(GPU)])
     with pytest.raises(ClaimHeldError, match="used by bob, pid 4711"):
-        require_usable(busy, None)
-    require_usable(facts(GPU, gpu_processes=[process(OTHER_GPU)]), None)
+        require_usable([busy], None)
+    require_usable([facts(GPU, gpu_processes=[process(OTHER_GPU)])], None)
 
 
 def test_one_may_wait_for_others() -> None:
     """With on_busy: wait the agent waits for its claim instead."""
     waiting = NodeSpec("n", on_busy="wait")
-    require_usable(facts(GPU, spec=waiting, gpu_processes=[process(GPU)]), None)
+    require_usable([facts(GPU, spec=waiting, gpu_processes=[process(GPU)])], None)
 
 
 @pytest.mark.parametrize("method", ["put", "run", "remove_tree"])
@@ -125,3 +137,59 @@ def test_a_node_that_refuses_is_unusable_before_start(method: str) -> None:
     with pytest.raises(UnusableError, match=f"{method} failed") as raised:
         inspect(node, NodeSpec(), EXPERIMENT, FakeEngine())
     assert raised.value.exit_code == 3
+
+
+def test_what_is_wrong_with_any_node_is_told_at_once() -> None:
+    """Problems of all nodes first; then who is there, on nodes that are not to be waited for."""
+    wrong = [facts(gpu_error="x"), facts(spec=NodeSpec("m"), paths={"m.gguf": None})]
+    with pytest.raises(UnusableError, match=r"fails on node n: x; m.gguf does not exist on node m"):
+        require_usable(wrong, None)
+    waiting = facts(spec=NodeSpec("w", on_busy="wait"), claims=[claim("node", "theirs")])
+    require_usable([facts(boot_id="other"), waiting], None)
+    held = facts(spec=NodeSpec("m"), boot_id="third", claims=[claim("node", "theirs")])
+    with pytest.raises(ClaimHeldError, match=r"^node of node m is held: sweep theirs") as raised:
+        require_usable([facts(boot_id="other"), waiting, held], None)
+    assert "node w" not in raised.value.message
+
+
+def test_two_names_of_one_machine_are_refused() -> None:
+    """Their lanes would wait for each other; other GPUs, or other machines, are no harm."""
+    twice = [facts(GPU), facts(GPU, OTHER_GPU, spec=NodeSpec("alias"))]
+    with pytest.raises(UnusableError, match="nodes n and alias are one machine: name it once"):
+        require_usable(twice, None)
+    require_usable([facts(GPU), facts(OTHER_GPU, spec=NodeSpec("alias"))], None)
+    require_usable([facts(), facts(spec=NodeSpec("m"), boot_id="other")], None)
+
+
+def test_an_identity_holds_the_gpus_in_the_order_asked() -> None:
+    """T37: other GPUs, or another one under the same index, are another identity."""
+    answer = {**facts().answer, "gpus": [GPU, OTHER_GPU]}
+
+    def identity(*gpus: int | str) -> Any:
+        spec = NodeSpec("n", gpus)
+        return Facts(spec, answer, [], "/w", _asked_gpus(spec, answer)).identity
+
+    assert identity(1, "GPU-aa")["gpus"] == ["GPU-bb", "GPU-aa"]
+    assert identity(0) == identity("GPU-aa") != identity(1)
+
+
+def test_every_node_is_asked_and_every_error_told() -> None:
+    """Two of three cannot be inspected: one error names both, in the order of the file."""
+    names = ["a", "b", "c"]
+    experiment = small_experiment(nodes=tuple(map(NodeSpec, names)))
+    nodes = {name: FakeNode(FakeClock()) for name in names}
+    for name in "ac":
+        nodes[name].broken = {"put"}
+
+    def refuse() -> Node:
+        raise NodeError("c: unknown host key", hint="trust it")
+
+    factories: dict[str, Any] = {name: partial(nodes.__getitem__, name) for name in names}
+    nodes["b"].programs["python3"] = lambda *_: Completed(0, b'{"gpus": []}', b"")
+    with pytest.raises(UnusableError, match=r"^fake: put failed; c: unknown host key$") as raised:
+        inspect_all(experiment, FakeEngine(), factories | {"c": refuse})
+    assert raised.value.hint == "mend the fake; trust it"
+    nodes["a"].broken = set()
+    nodes["a"].programs = nodes["b"].programs
+    two = small_experiment(nodes=experiment.nodes[:2])
+    assert [each.node for each in inspect_all(two, FakeEngine(), factories)] == ["a", "b"]

@@ -380,7 +380,6 @@ def test_bytes_that_are_text() -> None:
 @pytest.mark.parametrize(
     ("line", "name"),
     [
-        ("nodes: [{host: a}]", "`nodes`"),
         ("engine: {kind: vllm, model: m}", "`engine.kind: vllm`"),
         ("engine: {kind: llama.cpp, model: m, container: x}", "`engine.container`"),
         ("engine: {kind: llama.cpp, model: m, setup: [a]}", "`engine.setup`"),
@@ -533,6 +532,48 @@ def test_a_bare_relative_workdir_is_refused(node: str, advice: str) -> None:
     problem = only_problem(SMALL + f"\nnode: {{{node}}}\n")
     assert problem.message == "w/x is relative, and nothing says to what"
     assert advice in (problem.hint or "")
+
+
+def test_several_nodes_are_read() -> None:
+    """Each with GPUs and settings of its own, in the order of the file."""
+    loaded = load(SMALL + "nodes: [{host: a, gpus: [0, 1]}, {on_busy: wait}]\n")
+    assert loaded.nodes == (NodeSpec("a", (0, 1)), NodeSpec(None, on_busy="wait"))
+    assert [node.name for node in loaded.nodes] == ["a", "local"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("nodes: []", "nodes: is empty", "give at least one entry"),
+        ("node: {host: a}\nnodes: [{host: b}]", "both `node` and `nodes` are given", "move"),
+        ("nodes: [{host: a}, {host: a, gpus: [1]}]", "node a stands there twice", "all of its"),
+        ("nodes: [{}, {gpus: [0]}]", "node local stands there twice", "one entry"),
+        ("nodes: [{host: a, gpu: [1]}]", "unknown key `gpu` in nodes[0]", "did you mean gpus?"),
+        ("nodes: [{}, {host: b, workdir: ~/w}]", "~/w counts from this machine, but the", "whole"),
+    ],
+)
+def test_what_is_wrong_with_nodes_is_told(text: str, message: str, hint: str) -> None:
+    """One problem, with what to do."""
+    problem = only_problem(SMALL + text + "\n")
+    assert problem.message.startswith(message)
+    assert hint in (problem.hint or "")
+    assert problem.line
+
+
+@pytest.mark.parametrize(
+    ("together", "message", "hint"),
+    [
+        ("[[default, lo]]", 'there is no variant "lo"', "did you mean low?"),
+        ("[[default, low], [low]]", 'variant "low" stands there twice', "join the lists"),
+        ("[[]]", "sweep.together[0]: is empty", "at least one entry"),
+    ],
+)
+def test_what_is_wrong_with_together_is_told(together: str, message: str, hint: str) -> None:
+    """Each variant is named once at most, by a name that is there."""
+    sweep = f"sweep: {{num_steps: 1, nccl: {{low: {{A: 1}}}}, together: {together}}}\n"
+    problem = only_problem(SMALL + sweep)
+    assert problem.message == message
+    assert hint in (problem.hint or "")
 
 
 def test_a_host_is_read() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -12,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweep.model.experiment import Experiment
-from sweep.model.plan import Plan, PlannedLaunch, Role
-from sweep.spec.plan import make_plan
+from sweep.model.plan import Configuration, Plan, PlannedLaunch, Role
+from sweep.ports import EngineFacts, Judged
+from sweep.spec.lanes import ArmSize, assign
+from sweep.spec.plan import KnownNode, make_plan
 
 
 def plan(text: str, *overrides: str) -> Plan:
@@ -271,10 +274,11 @@ def test_a_concurrency_added_keeps_the_launches() -> None:
         "engine.args.x=1",
         "engine.env.X=1",
         "engine.env.X=~",
+        "node.host=gpu-b",
     ],
 )
 def test_what_changes_a_measurement_keeps_no_row(override: str) -> None:
-    """T37: other prompts, another model or another environment: nothing is reused."""
+    """T37: other prompts, another model, environment or host: nothing is reused."""
     before, after = plan(SMALL + SWEEP), plan(SMALL + SWEEP, override)
     assert not trial_ids(before) & trial_ids(after)
 
@@ -283,7 +287,9 @@ def test_another_engine_or_model_file_is_another_launch() -> None:
     """The same names with another version or size are not the same thing."""
     experiment = load(SMALL + SWEEP)
     one, other, same = (
-        make_plan(experiment, FakeEngine(), {"engine": version, "files": {"m.gguf": 5}})
+        make_plan(
+            experiment, FakeEngine(), {"local": KnownNode({"engine": version, "files": {"m": 5}})}
+        )
         for version in ("b1", "b2", "b1")
     )
     assert not set(launch_ids(one)) & set(launch_ids(other))
@@ -302,6 +308,91 @@ def test_configurations_are_told_apart_by_what_they_stand_for() -> None:
     assert len(ids(base)) == 4
     assert len(ids(base) & ids("sweep={num_steps: 1, nccl: {ll: {A: 2}}}")) == 2
     assert not ids(base) & ids(base, "engine.args.x=1")
+
+
+TWO = "nodes=[{host: a}, {host: b}]"
+ARMS = "sweep={num_steps: [1, 2], nccl: {ll: {A: 1}, simple: {A: 2}}}"
+
+
+def places(planned: Plan) -> list[tuple[str, str, str]]:
+    """Return node, arm and a letter for the role of each launch."""
+    letters = {Role.BASELINE_FIRST: "first", Role.MAIN: "main", Role.BASELINE_LAST: "last"}
+    return [(launch.node, launch.arm, letters[launch.role]) for launch in planned.launches]
+
+
+def test_arms_are_shared_out_and_each_node_has_the_default_baseline() -> None:
+    """An arm stays on one node; what is compared with the default is compared on its own node."""
+    planned = plan(SMALL, ARMS, TWO)
+    assert places(planned) == [
+        *[("a", "default", role) for role in ("first", "main", "main", "last")],
+        *[("a", "simple", role) for role in ("first", "main", "main", "last")],
+        ("b", "default", "first"),
+        *[("b", "ll", role) for role in ("first", "main", "main", "last")],
+        ("b", "default", "last"),
+    ]
+    trial_ids(planned)
+    launch_ids(planned)
+    assert planned.notes[:2] == (
+        "node a runs default; simple",
+        "node b runs ll (and the baseline of default)",
+    )
+    assert planned.notes[2].startswith("rows of different nodes are never ranked together; ")
+
+
+def test_variants_that_are_ranked_together_share_a_node() -> None:
+    """Also with all their swept arguments; the other variants are shared out by themselves."""
+    together = plan(SMALL, ARMS, TWO, "sweep.together=[[default, simple]]")
+    assert {(launch.node, launch.arm) for launch in together.launches} == {
+        ("a", "default"), ("a", "simple"), ("b", "default"), ("b", "ll"),
+    }  # fmt: skip
+    args = "sweep={num_steps: 1, args: {b: [1, 2]}, nccl: {ll: {A: 1}}, together: [[ll]]}"
+    swept = {(launch.node, launch.arm) for launch in plan(SMALL, args, TWO).launches}
+    assert swept == {
+        ("a", "default, b=1"), ("b", "default, b=2"), ("b", "default, b=1"),
+        ("a", "ll, b=1"), ("a", "ll, b=2"),
+    }  # fmt: skip
+
+
+def test_a_node_without_an_arm_is_idle_and_named() -> None:
+    """One comparison group cannot be split: the other node has nothing to run, and that is told."""
+    planned = plan(SMALL + SWEEP, TWO)
+    assert {launch.node for launch in planned.launches} == {"a"}
+    assert planned.notes[-1].startswith("nothing to run on b: ")
+
+
+def test_without_a_baseline_nothing_is_added_to_a_node() -> None:
+    """Nor when no variant is the default."""
+    bare = plan(SMALL, ARMS, TWO, "baseline=false")
+    assert {role for _, _, role in places(bare)} == {"main"}
+    assert len(bare.launches) == 6
+    excluded = plan(SMALL, ARMS, TWO, "exclude=[{variant: default}]")
+    assert {(node, arm) for node, arm, _ in places(excluded)} == {("a", "ll"), ("b", "simple")}
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=8), st.integers(1, 4), st.data())
+@settings(max_examples=100, deadline=None)
+def test_an_arm_that_is_appended_moves_no_other(
+    sizes: list[int], nodes: int, data: st.DataObject
+) -> None:
+    """T37: what was measured keeps its node, whatever arms come behind it."""
+    names = [f"v{n}" for n in range(len(sizes))]
+    group = st.lists(st.sampled_from(names), min_size=1, unique=True)
+    together = [data.draw(group)] if data.draw(st.booleans()) else []
+    arms = [ArmSize([name], size, name == "v0") for name, size in zip(names, sizes, strict=True)]
+    hosts = [f"n{n}" for n in range(nodes)]
+    whole = assign(arms, hosts, together, extra=2)
+    for count in range(len(arms)):
+        assert assign(arms[:count], hosts, together, extra=2) == whole[:count]
+    for names_together in together:
+        assert len({whole[names.index(name)] for name in names_together}) == 1
+
+
+def test_an_arm_of_two_entries_joins_them() -> None:
+    """Variants that share an arm cannot be on two nodes."""
+    arms = [ArmSize(["x"], 1), ArmSize(["y"], 1), ArmSize(["x2", "y2"], 1)]
+    together = [["x", "x2"], ["y", "y2"]]
+    assert assign(arms, ["a", "b"], together, extra=0) == ["a", "a", "a"]
+    assert assign(arms[:2], ["a", "b"], together, extra=0) == ["a", "b"]
 
 
 _OVERRIDES = st.fixed_dictionaries(
@@ -340,3 +431,40 @@ def test_every_configuration_asked_is_accounted_for(
     for arm in {launch.arm for launch in planned.launches}:
         assert _framed([launch for launch in planned.launches if launch.arm == arm])
     trial_ids(planned)
+
+
+class _Versioned(FakeEngine):
+    """An engine whose old version cannot draft two steps, and whose newest halves the tokens."""
+
+    def judge(
+        self, configuration: Configuration, experiment: Experiment, known: EngineFacts | None
+    ) -> Judged:
+        """By the version that the node told."""
+        judged = super().judge(configuration, experiment, known)
+        version = known.version if known else None
+        if version == "old" and configuration.num_steps == 2:
+            return replace(judged, reason="the old version cannot")
+        if version == "newest" and configuration.num_steps == 3:
+            return replace(judged, configuration=replace(judged.configuration, num_steps=1))
+        return judged
+
+
+@pytest.mark.parametrize(
+    ("other", "reasons"),
+    [
+        ("usual", []),
+        ("old", ["the old version cannot"]),
+        ("newest", ["the engines of a and b would run it differently"]),
+    ],
+)
+def test_a_configuration_is_planned_if_all_nodes_run_it_alike(
+    other: str, reasons: list[str]
+) -> None:
+    """Which node an arm goes to must not decide what is compared."""
+    known = {
+        "a": KnownNode(engine=EngineFacts("usual")),
+        "b": KnownNode(engine=EngineFacts(other)),
+    }
+    planned = make_plan(load(SMALL + SWEEP, [TWO]), _Versioned(), known)
+    assert [skipped.reason for skipped in planned.skipped] == reasons
+    assert len(planned.launches) == 5 - len(reasons)

@@ -30,7 +30,7 @@ OK = (TrialState.OK, None)
 def database(tmp_path: Path) -> Iterator[SweepDb]:
     """A sweep with a plan, a run and an open attempt of its first launch."""
     made = SweepDb.create(tmp_path, "small-1", "small", UTC)
-    made.set_plan(EXPERIMENT, PLAN)
+    made.set_plan(EXPERIMENT, PLAN, {})
     made.begin_run(1, 2, "boot", "host", UTC)
     begin(made)
     yield made
@@ -161,7 +161,7 @@ def test_a_new_plan_keeps_adds_and_drops(database: SweepDb) -> None:
         trials={TRIALS[0]: OK, TRIALS[1]: OK},
     )
     other = small_experiment((2, 3))
-    change = database.set_plan(other, small_plan(other))
+    change = database.set_plan(other, small_plan(other), {})
     assert (change.kept, change.new, change.dropped) == (6, 2, 2)
     assert dropped.launch_id not in database.launch_states()
     assert database.launch(dropped.launch_id) == dropped
@@ -170,7 +170,7 @@ def test_a_new_plan_keeps_adds_and_drops(database: SweepDb) -> None:
         trial.trial_id for trial in dropped.trials
     )
     assert database.trial_states()[TRIALS[0]][0] is TrialState.OK
-    change = database.set_plan(EXPERIMENT, PLAN)
+    change = database.set_plan(EXPERIMENT, PLAN, {})
     assert (change.kept, change.new, change.dropped) == (8, 0, 2)
     assert list(database.launch_states()) == [launch.launch_id for launch in PLAN.launches]
 
@@ -240,7 +240,7 @@ def test_another_schema_is_refused(database: SweepDb, tmp_path: Path) -> None:
     other.execute("UPDATE meta SET value = '99' WHERE key = 'schema'")
     other.commit()
     other.close()
-    with pytest.raises(StoreError, match="has schema 99, this sweep reads 1") as raised:
+    with pytest.raises(StoreError, match="has schema 99, this sweep reads 2") as raised:
         SweepDb.open(tmp_path)
     assert raised.value.hint == "use the version of sweep that wrote it"
 
@@ -322,7 +322,7 @@ from sweep.model.errors import StoreError
 from sweep.store.sweep_db import SweepDb
 directory = Path(sys.argv[1])
 database = SweepDb.create(directory, "small-1", "small", "2026-01-02T03:04:05.000Z")
-database.set_plan(small_experiment(), small_plan(small_experiment()))
+database.set_plan(small_experiment(), small_plan(small_experiment()), {})
 launch = database.plan().launches[0].launch_id
 offset = count = 0
 try:
