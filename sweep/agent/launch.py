@@ -155,7 +155,7 @@ class Launch:
         doc = self._doc
         number = port.pick(claim.directory())
         visible = server.visible_gpus(self._gpus) if doc.gpus is not None else {}
-        env = server.environment(os.environb, doc, visible)
+        env = server.environment(os.environb, doc, visible, self._directory)
         log = os.path.join(self._directory, wire.LOG_FILE)
         self._footprint.save(self._directory)
         try:

@@ -7,7 +7,7 @@ import os
 from dataclasses import replace
 from typing import Dict
 
-from sweep.agent import wire
+from sweep.agent import cycles, wire
 from sweep.agent.attach import LOCK_FILE
 from sweep.agent.journal import Journal, write_whole
 from sweep.agent.logfile import tail
@@ -41,6 +41,7 @@ def write_outcome(directory: str, outcome: wire.Outcome, journal: Journal) -> No
     """Complete the outcome with durations, the log's tail and the files, and write it."""
     journal.event("outcome", end=outcome.end, phase=outcome.phase, clean=outcome.clean)
     journal.sync()
+    cycles.bound_files(directory)
     whole = replace(
         outcome,
         phases_s=journal.phases_s(),

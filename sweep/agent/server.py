@@ -8,7 +8,7 @@ import subprocess
 import threading
 from typing import Callable, Dict, List, Mapping, Optional, Sequence
 
-from sweep.agent import procs, wire
+from sweep.agent import cycles, procs, wire
 from sweep.agent.gpus import Gpu
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -41,13 +41,17 @@ def visible_gpus(gpus: Sequence[Gpu]) -> Dict[str, str]:
 
 
 def environment(
-    login: Mapping[bytes, bytes], doc: wire.LaunchDoc, visible: Mapping[str, str]
+    login: Mapping[bytes, bytes],
+    doc: wire.LaunchDoc,
+    visible: Mapping[str, str],
+    directory: str,
 ) -> Dict[bytes, bytes]:
     """Return the server's whole environment.
 
     The login's without what is to be unset and what a Ray worker adds, then the GPUs unless the
     launch names them itself, the launch's own values, and the marks that make the server ours.
-    SPT_NOENV keeps setproctitle from overwriting the environment that shows the nonce.
+    SPT_NOENV keeps setproctitle from overwriting the environment that shows the nonce. Times of
+    cycles, if the server takes any, go to the launch's `directory`.
     """
     dropped = {_bytes(name) for name in doc.unset}
     result = {
@@ -55,7 +59,11 @@ def environment(
         for name, value in login.items()
         if name not in dropped and not name.startswith(b"RAY_")
     }
-    marks = {wire.NONCE_VARIABLE: doc.nonce, "SPT_NOENV": "1"}
+    marks = {
+        wire.NONCE_VARIABLE: doc.nonce,
+        "SPT_NOENV": "1",
+        cycles.DIRECTORY_VARIABLE: directory,
+    }
     for values in (visible, doc.env, marks):
         result.update((_bytes(name), _bytes(value)) for name, value in values.items())
     return result

@@ -7,6 +7,7 @@ A launch directory holds
   requests.jsonl  one RequestRecord a line
   chunks.jsonl    per request, the arrival time of each chunk and the text of the answer
   telemetry.jsonl one sample a line (GPUs only)
+  cycles.<rank>.jsonl  times and counts of decode cycles, by the engine itself (see cycles.py)
   server.log      standard output and standard error of the server
   footprint.json  what the agent has started and found, so that a dead agent's server can be ended
   scrapes/        raw payloads, named <trial_id>.<window>.<before|after>.<name>

@@ -8,6 +8,7 @@ controller's side costs no load.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
-from sweep.agent import wire
+from sweep.agent import cycles, wire
 from sweep.agent.procs import parse_stat
 from sweep.model.errors import NodeError, WireVersionError
 from sweep.ports import Clock, Node
@@ -162,8 +163,10 @@ class Lane:
         text = self._node.read(f"{directory}/{wire.OUTCOME_FILE}")
         if text is None:
             for name in _KNOWN_FILES:
-                if self._node.read(f"{directory}/{name}", 0, 1) is not None:
-                    self._node.fetch(f"{directory}/{name}", str(Path(target) / name))
+                self._fetch_if_there(directory, name, target)
+            ranks = itertools.count()
+            while self._fetch_if_there(directory, cycles.file_name(next(ranks)), target):
+                pass
             return
         for name, proof in wire.decode_outcome(text.decode()).files.items():
             _check_relative(name)
@@ -177,6 +180,12 @@ class Lane:
         self._node.fetch(f"{directory}/{wire.OUTCOME_FILE}", str(Path(target) / wire.OUTCOME_FILE))
         if not keep:
             self._node.remove_tree(directory)
+
+    def _fetch_if_there(self, directory: str, name: str, target: str) -> bool:
+        if self._node.read(f"{directory}/{name}", 0, 1) is None:
+            return False
+        self._node.fetch(f"{directory}/{name}", str(Path(target) / name))
+        return True
 
 
 @dataclass(frozen=True)

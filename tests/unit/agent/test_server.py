@@ -50,7 +50,7 @@ def test_every_text_arrives_byte_for_byte(
     ended = threading.Event()
     server.start(
         server.command(doc, 12345),
-        server.environment(os.environb, doc, {}),
+        server.environment(os.environb, doc, {}, str(tmp_path)),
         None,
         str(tmp_path / "log"),
         port=12345,
@@ -67,18 +67,18 @@ def test_every_text_arrives_byte_for_byte(
 
 
 def test_the_environment_is_what_the_launch_says() -> None:
-    """Unset is absent, empty is empty, Ray's are gone, the nonce wins over everything."""
+    """Unset is absent, empty is empty, Ray's are gone, our own marks win over everything."""
     login = {b"PATH": b"/bin", b"GONE": b"x", b"KEPT": b"\xff", b"RAY_X": b"1", b"NCCL": b"old"}
-    doc = replace(
-        document(nonce="n1"), env={"NCCL": "", "SWEEP_NONCE": "forged"}, unset=["GONE", "MISSING"]
-    )
-    assert server.environment(login, doc, {"CUDA_VISIBLE_DEVICES": "0"}) == {
+    env = {"NCCL": "", "SWEEP_NONCE": "forged", "EAGLE3_PROFILE_DIR": "/elsewhere"}
+    doc = replace(document(nonce="n1"), env=env, unset=["GONE", "MISSING"])
+    assert server.environment(login, doc, {"CUDA_VISIBLE_DEVICES": "0"}, "/w/l/1") == {
         b"PATH": b"/bin",
         b"KEPT": b"\xff",
         b"NCCL": b"",
         b"CUDA_VISIBLE_DEVICES": b"0",
         b"SWEEP_NONCE": b"n1",
         b"SPT_NOENV": b"1",
+        b"EAGLE3_PROFILE_DIR": b"/w/l/1",
     }
 
 

@@ -214,10 +214,14 @@ def test_a_dead_agents_files_are_fetched_as_they_are(tmp_path: Path) -> None:
     next(stream)
     node.kill_agents()
     list(stream)
+    for rank in (0, 1):
+        node.put(f"{DIRECTORY}/cycles.{rank}.jsonl", b"{}\n")
     lane.fetch(DIRECTORY, str(tmp_path), keep=False)
     assert {path.name for path in tmp_path.iterdir()} == {
         "launch.json",
         "agent.json",
         "events.jsonl",
+        "cycles.0.jsonl",
+        "cycles.1.jsonl",
     }
     assert node.exists(DIRECTORY)
