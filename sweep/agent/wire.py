@@ -26,7 +26,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, Dict, List, Optional, Tuple
 
-WIRE_VERSION = 1
+WIRE_VERSION = 2
 
 LAUNCH_FILE = "launch.json"
 IDENT_FILE = "agent.json"
@@ -173,6 +173,17 @@ class TrialDoc:
 
 
 @dataclass(frozen=True)
+class Probe:
+    """Phase timings of every cycle, taken inside the engine."""
+
+    every_cycles: int
+    """A summary is printed into the server's log after so many cycles."""
+    allow_list: Optional[str] = None
+    """The variable in which the engine lists the plugins it may load: where it is set, the probe
+    is added. None: the engine has no such variable."""
+
+
+@dataclass(frozen=True)
 class EngineDoc:
     """What the agent needs to know of the engine."""
 
@@ -185,6 +196,8 @@ class EngineDoc:
     scrapes: List[HttpCall]
     milestones: List[Pattern]
     fatal: List[Pattern]
+    probe: Optional[Probe] = None
+    """None: the launch measures no phases."""
 
 
 @dataclass(frozen=True)
@@ -361,6 +374,7 @@ def _engine(data: Json) -> EngineDoc:
     values["scrapes"] = [_call(item) for item in data["scrapes"]]
     values["milestones"] = [Pattern(**item) for item in data["milestones"]]
     values["fatal"] = [Pattern(**item) for item in data["fatal"]]
+    values["probe"] = Probe(**data["probe"]) if data["probe"] else None
     return EngineDoc(**values)
 
 

@@ -137,6 +137,14 @@ class Timeouts:
 
 
 @dataclass(frozen=True)
+class Profile:
+    """Phase timings of every cycle, taken by the probe inside the engine."""
+
+    every_cycles: int = 100
+    """The probe also prints a summary into the server's log after so many cycles."""
+
+
+@dataclass(frozen=True)
 class Budget:
     """Limits of a whole sweep; None is no limit."""
 
@@ -160,6 +168,8 @@ class Experiment:
     objective: Objective = Objective()
     timeouts: Timeouts = Timeouts()
     budget: Budget = Budget()
+    profile: Profile | None = None
+    """None: no probe is put into the engine."""
     strategy: Literal["grid"] = "grid"
     keep: bool = False
     """Keep launch directories on the node after they were fetched."""

@@ -15,6 +15,7 @@ from sweep.model.experiment import (
     Experiment,
     NodeSpec,
     Objective,
+    Profile,
     Prompt,
     Repeats,
     Scalar,
@@ -62,6 +63,7 @@ def build_experiment(
         objective=_objective(file.objective),
         timeouts=_timeouts(file.timeouts),
         budget=Budget(launches=file.budget.launches, hours=file.budget.hours),
+        profile=None if file.profile is None else Profile(file.profile.every_cycles),
         keep=file.keep,
     )
 

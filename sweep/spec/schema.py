@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
-from sweep.model.experiment import Objective, Repeats, Timeouts, Workload
+from sweep.model.experiment import Objective, Profile, Repeats, Timeouts, Workload
 from sweep.spec.fields import (
     Arguments,
     Choice,
@@ -275,6 +275,15 @@ class TimeoutsSection(Section):
     claim: Duration = Field(Timeouts.claim_s, description="Waiting for the node to be free.")
 
 
+class ProfileSection(Section):
+    """Phase timings of every cycle, taken inside the engine."""
+
+    every_cycles: Positive = Field(
+        Profile.every_cycles,
+        description="A summary is printed into the server's log after so many cycles.",
+    )
+
+
 class BudgetSection(Section):
     """Limits of the whole sweep."""
 
@@ -311,6 +320,9 @@ class ExperimentFile(Section):
         "grid", description="Which configurations are launched: grid is all of them."
     )
     budget: BudgetSection = Field(BudgetSection(), description="Limits of the whole sweep.")
+    profile: Annotated[ProfileSection | None, OrNone] = Field(
+        None, description="Time the phases of every cycle inside the engine; left out: no probe."
+    )
     keep: Boolean = Field(
         False, description="Keep launch directories on the node after they were fetched."
     )

@@ -33,9 +33,10 @@ _WORDS: dict[str, tuple[str, str | None]] = {
     "tuple_type": ("must be a list", "write it as [a, b] or with a dash before each item"),
 }
 
+_SECTIONS = ("node", "engine", "sweep", "objective", "timeouts", "profile")
 _PLACES: dict[Path, str] = {
     (): "at the top level",
-    **{(key,): f"into {key}" for key in ("node", "engine", "sweep", "objective", "timeouts")},
+    **{(key,): f"into {key}" for key in _SECTIONS},
     ("workloads", 0): "into an entry of workloads",
 }
 

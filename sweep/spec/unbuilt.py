@@ -14,7 +14,6 @@ from sweep.spec.yaml_tree import Path, Tree
 KEYS: Mapping[Path, str] = {
     ("engine", "container"): "this version starts servers as plain processes",
     ("engine", "setup"): "start the server through a script of yours in engine.command",
-    ("profile",): "this version measures no phases inside the engine",
 }
 """Path of a key → what holds instead."""
 

@@ -26,6 +26,7 @@ def problems(experiment: Experiment) -> tuple[Problem, ...]:
         *_argument_problems(experiment),
         *_engine_problems(experiment),
         *_length_problems(experiment),
+        *_profile_problems(experiment),
     ]
     return (*found, *_slot_problems(experiment)) if not found else tuple(found)
 
@@ -64,6 +65,15 @@ def _engine_problems(experiment: Experiment) -> Iterator[Problem]:
             hint="give engine.draft_model, or engine.algorithm: one of "
             + ", ".join(arguments.STEPS_FLAGS),
             path=("sweep", "num_steps"),
+        )
+
+
+def _profile_problems(experiment: Experiment) -> Iterator[Problem]:
+    if experiment.profile is not None:
+        yield Problem(
+            "profile has no meaning for llama.cpp: there is no probe for its server",
+            hint="remove it",
+            path=("profile",),
         )
 
 

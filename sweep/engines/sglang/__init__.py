@@ -4,6 +4,7 @@ arguments    flags: what the file may set, what sweep sets, what speculation nee
 speculation  what the algorithms make of steps, branches and draft tokens
 rules        problems of an experiment, and what a server makes of a configuration
 wire         requests, answers and calls, as data for the agent
+profiling    what the probe inside the server needs
 counts       the counts of an answer, in all their spellings
 log          lines of the server's log that mean something
 """
@@ -53,9 +54,9 @@ class SGLang:
         code = "import importlib.metadata as m; print('sglang', m.version('sglang'))"
         return (arguments.python_of(experiment), "-c", code)
 
-    def document(self, experiment: Experiment) -> EngineDoc:  # noqa: ARG002 - alike for all
+    def document(self, experiment: Experiment) -> EngineDoc:
         """What the agent needs to know of this engine."""
-        return wire.document("sglang")
+        return wire.document("sglang", experiment)
 
     def request(self, workload: Workload, prompt: Prompt) -> Request:
         """The generation request for a prompt of a workload."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from sweep.engines.sglang import profiling
 from sweep.model.experiment import Experiment, Scalar, Variant
 from sweep.model.plan import Configuration, ServerCommand
 
@@ -92,8 +93,9 @@ def merged(configuration: Configuration, experiment: Experiment) -> dict[str, Sc
 
 
 def environment(configuration: Configuration, experiment: Experiment) -> dict[str, str | None]:
-    """Return the environment: the engine's, the variant's over it; None: unset."""
-    return {**experiment.engine.env, **variant_of(configuration, experiment).env}
+    """Return the environment: the engine's, the variant's over it, the probe's; None: unset."""
+    variant = variant_of(configuration, experiment)
+    return {**experiment.engine.env, **variant.env, **profiling.environment(experiment)}
 
 
 def _flags(values: Mapping[str, Scalar]) -> Iterator[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from sweep.agent.wire import Answer, EngineDoc, HttpCall, KeyPath, Request
-from sweep.engines.sglang import counts, log
-from sweep.model.experiment import Prompt, Workload
+from sweep.engines.sglang import counts, log, profiling
+from sweep.model.experiment import Experiment, Prompt, Workload
 
 READY_TOKENS = 2
 THROWAWAY_TOKENS = 8
@@ -79,7 +79,7 @@ def answer(api: str) -> Answer:
     )
 
 
-def document(name: str) -> EngineDoc:
+def document(name: str, experiment: Experiment) -> EngineDoc:
     """Return what the agent needs to know of the server."""
     ready = _generate(THROWAWAY_TEXT, READY_TOKENS, 0.0, ignore_eos=True)
     return EngineDoc(
@@ -91,4 +91,5 @@ def document(name: str) -> EngineDoc:
         scrapes=[HttpCall(path=f"/{path}", name=path) for path in ("metrics", "server_info")],
         milestones=list(log.MILESTONES),
         fatal=[sign.pattern for sign in log.SIGNS],
+        probe=profiling.probe(experiment),
     )

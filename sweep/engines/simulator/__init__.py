@@ -55,9 +55,9 @@ class Simulator:
         """The simulator's own --version: a hash of its sources and its own calibration."""
         return (*arguments.command(experiment.engine.python), "--version")
 
-    def document(self, experiment: Experiment) -> EngineDoc:  # noqa: ARG002 - alike for all
+    def document(self, experiment: Experiment) -> EngineDoc:
         """What the agent needs to know of this engine."""
-        return wire.document("simulator")
+        return wire.document("simulator", experiment)
 
     def request(self, workload: Workload, prompt: Prompt) -> Request:
         """The generation request for a prompt of a workload."""

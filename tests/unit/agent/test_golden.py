@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,8 @@ IDENT = wire.AgentIdent(10, 20, "boot")
 def launch() -> wire.LaunchDoc:
     """A launch without anything of this machine in it."""
     doc = document("--rate", "5", nonce="n-1", argv=["server", "--port", "0"], port_at=2)
-    return wire.decode_launch(wire.encode(doc))
+    engine = replace(doc.engine, probe=wire.Probe(50, "PLUGINS"))
+    return wire.decode_launch(wire.encode(replace(doc, engine=engine)))
 
 
 CASES: list[tuple[str, Any, Callable[[str], Any]]] = [

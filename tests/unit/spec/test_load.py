@@ -21,6 +21,7 @@ from sweep.model.experiment import (
     Experiment,
     NodeSpec,
     Objective,
+    Profile,
     Prompt,
     Repeats,
     Timeouts,
@@ -383,7 +384,6 @@ def test_bytes_that_are_text() -> None:
         ("engine: {kind: vllm, model: m}", "`engine.kind: vllm`"),
         ("engine: {kind: llama.cpp, model: m, container: x}", "`engine.container`"),
         ("engine: {kind: llama.cpp, model: m, setup: [a]}", "`engine.setup`"),
-        ("profile: {every_cycles: 100}", "`profile`"),
         ("strategy: guided", "`strategy: guided`"),
     ],
 )
@@ -414,6 +414,20 @@ def test_overrides_lie_over_the_file() -> None:
     assert experiment.engine.env == {"URL": "a=b"}
     assert experiment.workloads[0].max_tokens == 7
     assert experiment.budget == Budget(hours=2)
+
+
+@pytest.mark.parametrize(
+    ("override", "profile"),
+    [
+        ("profile={}", Profile(100)),
+        ("profile.every_cycles=50", Profile(50)),
+        ("profile=~", None),
+        ("keep=false", None),
+    ],
+)
+def test_phases_are_timed_on_demand_only(override: str, profile: Profile | None) -> None:
+    """A probe inside the engine is put there by those who ask for it."""
+    assert load(SMALL, [override]).profile == profile
 
 
 @pytest.mark.parametrize(

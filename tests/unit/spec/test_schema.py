@@ -40,6 +40,7 @@ objective: {metric: speedup, at: {workload: a, concurrency: 8}}
 timeouts: {load: 30m, stall: 90s}
 strategy: grid
 budget: {launches: 4, hours: 1.5}
+profile: {every_cycles: 50}
 """
 
 

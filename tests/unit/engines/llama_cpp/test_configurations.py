@@ -9,7 +9,15 @@ import pytest
 
 from sweep.engines.llama_cpp import LlamaCpp, arguments
 from sweep.model.errors import Problem
-from sweep.model.experiment import Axes, EngineSpec, Experiment, Prompt, Variant, Workload
+from sweep.model.experiment import (
+    Axes,
+    EngineSpec,
+    Experiment,
+    Profile,
+    Prompt,
+    Variant,
+    Workload,
+)
 from sweep.model.plan import Configuration
 
 ENGINE = LlamaCpp()
@@ -214,6 +222,13 @@ def problems(**fields: Any) -> list[str]:
 def test_a_good_experiment_has_no_problems() -> None:
     """Nothing is said of an experiment that can run."""
     assert problems(engine={"args": {"threads": 1, "ctx-size": 2048, "parallel": 8}}) == []
+
+
+def test_there_is_no_probe_for_it() -> None:
+    """Phases that nothing measures are refused, not left out."""
+    (problem,) = ENGINE.problems(replace(experiment(), profile=Profile()))
+    assert "profile has no meaning for llama.cpp" in problem.message
+    assert problem.path == ("profile",)
 
 
 @pytest.mark.parametrize("name", ["draft-max", "draft_min", "draft"])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fakes.records import request as record
 
-from sweep.agent.wire import Outcome, RequestRecord
+from sweep.agent.wire import Outcome, Probe, RequestRecord
 from sweep.engines.sglang.log import MILESTONES, SIGNS
 from sweep.engines.sglang.speculation import largest_pool
 from sweep.engines.simulator import Simulator
@@ -17,6 +17,7 @@ from sweep.model.experiment import (
     Axes,
     EngineSpec,
     Experiment,
+    Profile,
     Prompt,
     Scalar,
     Variant,
@@ -90,6 +91,16 @@ def test_command_lines_differ_in_speculation_alone() -> None:
     tuned = ENGINE.server(replace(judged(2).configuration, variant="ll"), EXPERIMENT)
     assert (tuned.env, tuned.unset) == ({"NCCL_PROTO": "LL"}, ("A",))
     assert tuned.argv == drafting.argv
+
+
+def test_the_probe_is_there_where_phases_are_asked_for() -> None:
+    """It is part of every command, so that launches with it and without it are different ones."""
+    asked = replace(EXPERIMENT, profile=Profile(every_cycles=50))
+    for configuration in (Configuration(None), judged(2).configuration):
+        with_probe, without = (ENGINE.server(configuration, e) for e in (asked, EXPERIMENT))
+        assert with_probe == replace(without, env={**without.env, "EAGLE3_PROFILE": "1"})
+    assert ENGINE.document(asked).probe == Probe(50, "SGLANG_PLUGINS")
+    assert ENGINE.document(EXPERIMENT).probe is None
 
 
 def test_what_sweep_sets_cannot_be_set() -> None:
