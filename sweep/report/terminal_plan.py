@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -29,17 +30,46 @@ def show(summary: PlanSummary) -> None:
         arm, trials = Text(row.arm), str(row.trials)
         table.add_row(str(row.position), *node, Text(row.label), role, arm, trials)
     console.print(table)
-    for row in summary.rows:
-        console.print(Text(f"{row.position}: {command(row)}", style="dim"), soft_wrap=True)
+    for line in commands(summary.rows):
+        console.print(Text(line, style="dim"), soft_wrap=True)
     for skipped in summary.skipped:
         console.print(Text(f"invalid: {skipped.label}: {skipped.reason}", style="yellow"))
     for note in summary.notes:
         console.print(Text(f"note: {note}"))
 
 
+def commands(rows: Sequence[LaunchRow]) -> list[str]:
+    """Return a line per launch: the first command whole, of the others what differs from it."""
+    if not rows:
+        return []
+    first, lines = rows[0], [f"{rows[0].position}: {command(rows[0])}"]
+    known = _parts(first)
+    for row in rows[1:]:
+        own = _parts(row)
+        more = shlex.join(word for part in own if part not in known for word in part)
+        less = shlex.join(word for part in known if part not in own for word in part)
+        words = [f"as {first.position}"]
+        words += [f"with {more}"] if more else []
+        words += [f"without {less}"] if less else []
+        lines.append(f"{row.position}: {', '.join(words)}")
+    return lines
+
+
 def command(row: LaunchRow) -> str:
     """Return a launch's command as a shell would take it, secrets blanked."""
-    unset = " ".join(f"-u {name}" for name in row.unset)
-    environment = [f"{name}={value}" for name, value in redact_env(row.env).items()]
-    prefix = ["env", *unset.split(), *environment] if unset or environment else []
-    return shlex.join([*prefix, *redact_argv(row.argv)])
+    environment = row.unset or row.env
+    words = [word for part in _parts(row) for word in part]
+    return shlex.join(["env", *words] if environment else words)
+
+
+def _parts(row: LaunchRow) -> list[tuple[str, ...]]:
+    """Return a command in the parts that can differ: each variable, the program, each flag with
+    its values."""
+    parts: list[tuple[str, ...]] = [("-u", name) for name in row.unset]
+    parts += [(f"{name}={value}",) for name, value in redact_env(row.env).items()]
+    program: list[list[str]] = [[]]
+    for word in redact_argv(row.argv):
+        if word.startswith("--"):
+            program.append([])
+        program[-1].append(word)
+    return parts + [tuple(words) for words in program if words]
