@@ -18,7 +18,7 @@ from pathlib import Path
 
 from sweep import views
 from sweep.agent import procs
-from sweep.agent.inspection import disk_facts
+from sweep.agent.facts.storage import disk_facts
 from sweep.driver.clock import SystemClock
 from sweep.engines import engine_of
 from sweep.engines.rehearsed import REHEARSED_LOAD_S

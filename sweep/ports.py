@@ -86,8 +86,21 @@ class EngineFacts:
     version: str | None = None
     """First line that the engine's version command printed; None: it said nothing."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """The JSON object that the command printed after it, for the engine's own rules. Its `files`
-    maps names of models that are no paths to size and time of their files, None: not there."""
+    """The JSON object that the command printed after it, for the engine's own rules."""
+
+
+@dataclass(frozen=True)
+class Installation:
+    """What of an engine lies on a node and is looked at before a sweep."""
+
+    models: tuple[str, ...] = ()
+    """As the file names them: the target first, then every drafter."""
+    from_hub: bool = False
+    """Whether a model that is no path is a name on the Hugging Face hub."""
+    package: str | None = None
+    """The distribution that holds the server; None: it is no Python package."""
+    pythons: tuple[str, ...] = ()
+    """Interpreters that the package must be installed in."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +155,10 @@ class Engine(Protocol):
 
     def identity_paths(self, experiment: Experiment) -> tuple[str, ...]:
         """Files and directories on the node that make up the engine's and models' identity."""
+        ...
+
+    def installation(self, experiment: Experiment) -> Installation:
+        """What is looked at on the node before a sweep."""
         ...
 
     def version_argv(self, experiment: Experiment) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sweep.model.errors import ClaimHeldError, NodeError, SweepError, UnusableError
@@ -51,9 +51,16 @@ class Facts:
 
     @property
     def files(self) -> Mapping[str, Mapping[str, Any] | None]:
-        """Size and time of every model, those named by the engine's own names included; None: it
-        is not there."""
-        return {**self.answer["paths"], **self.engine.details.get("files", {})}
+        """Size and time of every model, of those in the hub's cache size and revision; None: it is
+        not there."""
+        cached = {
+            name: {"size": model["size_bytes"], "revision": model["revision"]}
+            if model["path"] is not None
+            else None
+            for name, model in (self.answer["models"] or {}).items()
+            if model["kind"] == "hub"
+        }
+        return {**self.answer["paths"], **cached}
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -112,6 +119,8 @@ def inspect(node: Node, spec: NodeSpec, experiment: Experiment, engine: Engine) 
             "workdir": home,
             "paths": list(paths),
             "version_argv": list(engine.version_argv(experiment)),
+            "env": dict(experiment.engine.env),
+            **asdict(engine.installation(experiment)),
         }
         answer = _ask(node, agent_python(spec), home, asked)
     except NodeError as error:
@@ -127,7 +136,8 @@ def _ask(node: Node, python: str, home: str, asked: Mapping[str, Any]) -> dict[s
     path = f"{directory}/{name}"
     try:
         node.put(path, archive)
-        argv = [python, "-I", path, "inspect", json.dumps(asked)]
+        node.put(f"{directory}/asked.json", json.dumps(asked).encode())
+        argv = [python, "-I", path, "inspect", f"{directory}/asked.json"]
         ended = node.run(argv, timeout_s=_INSPECT_TIMEOUT_S)
     finally:
         node.remove_tree(directory)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 _TIMEOUT_S = 20.0
 """Without persistence mode the driver may need seconds to wake up."""
@@ -26,10 +26,11 @@ class Gpu:
 
 @dataclass(frozen=True)
 class GpuProcess:
-    """A process that holds memory of a GPU."""
+    """A process that holds memory of a GPU [MiB]."""
 
     gpu_uuid: str
     pid: int
+    memory_used_mib: Optional[float] = None
 
 
 class GpuError(RuntimeError):
@@ -96,16 +97,54 @@ def list_gpus() -> List[Gpu]:
     return [] if output is None else parse_gpus(output)
 
 
+_DETAILS = {
+    "power_limit_w": "power.limit",
+    "power_default_limit_w": "power.default_limit",
+    "compute_capability": "compute_cap",
+    "persistence": "persistence_mode",
+}
+_TEXTS = ("compute_capability", "persistence")
+
+
+def parse_details(output: str, names: Sequence[str]) -> Dict[str, Dict[str, Any]]:
+    """Read the answer for the uuid and these details, by UUID; what is not reported is null."""
+    found: Dict[str, Dict[str, Any]] = {}
+    for row in rows(output):
+        if len(row) == len(names) + 1:
+            known = {
+                name: None if cell.startswith("[") else cell for name, cell in zip(names, row[1:])
+            }
+            found[row[0]] = {
+                name: cell if cell is None or name in _TEXTS else number(cell)
+                for name, cell in known.items()
+            }
+    return found
+
+
+def list_details() -> Dict[str, Dict[str, Any]]:
+    """Return what a person wants to know of each GPU, by UUID. Raises GpuError."""
+    names = list(_DETAILS)
+    try:
+        output = query("--query-gpu=uuid," + ",".join(_DETAILS.values()))
+    except GpuError:
+        # Drivers before 2021 do not know compute_cap, and refuse the whole question.
+        names.remove("compute_capability")
+        output = query("--query-gpu=uuid," + ",".join(_DETAILS[name] for name in names))
+    return {} if output is None else parse_details(output, names)
+
+
 def parse_processes(output: str) -> List[GpuProcess]:
-    """Read the answer for gpu_uuid,pid."""
+    """Read the answer for gpu_uuid,pid,used_memory."""
     return [
-        GpuProcess(row[0], int(row[1])) for row in rows(output) if len(row) > 1 and row[1].isdigit()
+        GpuProcess(row[0], int(row[1]), number(row[2]))
+        for row in rows(output)
+        if len(row) > 2 and row[1].isdigit()  # noqa: PLR2004 - the fields asked for
     ]
 
 
 def list_processes() -> List[GpuProcess]:
     """Return which process computes on which GPU. Raises GpuError."""
-    output = query("--query-compute-apps=gpu_uuid,pid")
+    output = query("--query-compute-apps=gpu_uuid,pid,used_memory")
     return [] if output is None else parse_processes(output)
 
 

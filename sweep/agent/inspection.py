@@ -6,44 +6,95 @@ import json
 import os
 import platform
 import subprocess
+import threading
 from dataclasses import asdict
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from sweep.agent import claim, gpus, procs
-from sweep.agent.footprint import SHM_DIRECTORY
+from sweep.agent import claim, gpus, procs, wire
+from sweep.agent.facts import machine, models, package, session, storage, toolchain
 
-_NETWORK_TYPES = frozenset(
-    ["nfs", "nfs4", "cifs", "smb3", "smbfs", "ceph", "lustre", "gpfs", "beegfs", "glusterfs",
-     "fuse.sshfs", "fuse.glusterfs", "fuse.juicefs", "afs", "9p", "pvfs2", "orangefs"]
-)  # fmt: skip
 _VERSION_TIMEOUT_S = 120.0
 """Importing an engine from a cold disk takes a while."""
+_GROUP_TIMEOUT_S = 45.0
+_COMMAND_CHARACTERS = 200
+Environment = Dict[str, str]
 
 
 def inspect(asked: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the facts. `asked` may hold workdir, paths, programs (lists) and version_argv."""
-    workdir = os.path.expanduser(asked.get("workdir") or "~")
+    """Return the facts.
+
+    `asked` may hold workdir, paths, version_argv, the server's env (null: unset), models with
+    from_hub, and package with pythons. Groups are asked at the same time; one that fails is null,
+    and `unknown` says why. How fast storage reads is measured afterwards, alone.
+    """
+    user = procs.user_name(os.geteuid())
+    environment = _environment(asked.get("env") or {})
+    pythons = asked.get("pythons") or []
+    groups: Dict[str, Callable[[], Any]] = {
+        "gpu": _gpu_facts,
+        "version": lambda: _version(asked.get("version_argv"), environment),
+        "models": lambda: models.inspect(
+            asked.get("models") or [], bool(asked.get("from_hub")), environment
+        ),
+        "packages": lambda: _packages(pythons, asked.get("package")),
+        "session": lambda: session.inspect(user),
+        "compilers": lambda: toolchain.compilers(environment, pythons[0] if pythons else None),
+        "caches": lambda: toolchain.caches(environment, user),
+        "paths": lambda: {path: path_facts(path) for path in asked.get("paths") or []},
+        "workdir": lambda: storage.disk_facts(os.path.expanduser(asked.get("workdir") or "~")),
+    }
+    found, unknown = _at_once(groups)
+    measured, unmeasured = _at_once({"storage": lambda: _storage(found["models"] or {})})
     return {
         "host": platform.node(),
-        "user": procs.user_name(os.geteuid()),
+        "user": user,
         "boot_id": procs.boot_id(),
-        "python": platform.python_version(),
-        "cpus": len(os.sched_getaffinity(0)),
-        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
-        **_gpu_facts(),
         "claim_directory": claim.directory(),
         "claims": claim.list_held(claim.directory()),
-        "workdir": disk_facts(workdir),
-        "shm_free_bytes": _free_bytes(SHM_DIRECTORY),
-        "paths": {path: path_facts(path) for path in asked.get("paths") or []},
-        "programs": {name: _program(name) for name in asked.get("programs") or []},
-        "version": _version(asked.get("version_argv")),
+        "machine": machine.inspect(),
+        **(found.pop("gpu") or {"gpus": [], "gpu_processes": [], "gpu_error": unknown["gpu"]}),
+        **found,
+        **measured,
+        "unknown": {**unknown, **unmeasured},
     }
+
+
+def _environment(env: Dict[str, Optional[str]]) -> Environment:
+    """Return the environment that a server would be started with."""
+    merged: Dict[str, Optional[str]] = {**os.environ, **env}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+def _at_once(groups: Dict[str, Callable[[], Any]]) -> Tuple[Dict[str, Any], Dict[str, str]]:
+    """Ask every group in a thread of its own: a disk that hangs must not hide the rest. Return
+    what they said, and why the others said nothing."""
+    found: Dict[str, Any] = {}
+    unknown: Dict[str, str] = {}
+
+    def ask(name: str, group: Callable[[], Any]) -> None:
+        try:
+            found[name] = group()
+        except (OSError, ValueError) as problem:
+            unknown[name] = str(problem)
+
+    threads = {
+        name: threading.Thread(target=ask, args=(name, group), daemon=True)
+        for name, group in groups.items()
+    }
+    for thread in threads.values():
+        thread.start()
+    for name, thread in threads.items():
+        limit_s = _VERSION_TIMEOUT_S + 1 if name == "version" else _GROUP_TIMEOUT_S
+        thread.join(limit_s)
+        if thread.is_alive():
+            unknown[name] = "no answer within %g s" % limit_s
+    return {name: None if name in unknown else found[name] for name in groups}, unknown
 
 
 def _gpu_facts() -> Dict[str, Any]:
     try:
         found = gpus.list_gpus()
+        details = gpus.list_details() if found else {}
         using = gpus.list_processes() if found else []
     except gpus.GpuError as problem:
         return {"gpus": [], "gpu_processes": [], "gpu_error": str(problem)}
@@ -52,57 +103,27 @@ def _gpu_facts() -> Dict[str, Any]:
             **asdict(item),
             "user": procs.user_name(procs.user_id(item.pid)),
             "name": procs.name_of(item.pid),
+            "command": procs.command_line(item.pid)[:_COMMAND_CHARACTERS],
         }
         for item in using
     ]
-    shown = [asdict(gpu) for gpu in found]
+    shown = [{**asdict(gpu), **details.get(gpu.uuid, {})} for gpu in found]
     return {"gpus": shown, "gpu_processes": processes, "gpu_error": None}
 
 
-def _existing(path: str) -> str:
-    """Return the deepest directory on the way to a path that exists."""
-    path = os.path.abspath(path)
-    while not os.path.isdir(path):
-        path = os.path.dirname(path)
-    return path
+def _packages(pythons: List[str], name: Optional[str]) -> Dict[str, Any]:
+    if name is None:
+        return {}
+    archive = os.environ[wire.AGENT_VARIABLE]
+    return {python: package.inspect(python, name, archive) for python in pythons}
 
 
-def disk_facts(path: str) -> Dict[str, Any]:
-    """Return free space and file-system type of where a directory is or would be."""
-    existing = _existing(path)
-    kind = file_system(os.path.realpath(existing), _mounts())
-    return {
-        "path": os.path.abspath(path),
-        "free_bytes": _free_bytes(existing),
-        "writable": os.access(existing, os.W_OK | os.X_OK),
-        "file_system": kind,
-        "network": kind in _NETWORK_TYPES,
-    }
-
-
-def _mounts() -> str:
-    with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as stream:
-        return stream.read()
-
-
-def file_system(path: str, mounts: str) -> Optional[str]:
-    """Return the type of the file system that holds a real path, by /proc/self/mounts."""
-    best, kind = "", None
-    for line in mounts.splitlines():
-        fields = line.split(" ")
-        point = fields[1].replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
-        inside = path == point or path.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= len(best):  # a later mount on the same point hides the first
-            best, kind = point, fields[2]
-    return kind
-
-
-def _free_bytes(path: str) -> Optional[int]:
-    try:
-        found = os.statvfs(path)
-    except OSError:
-        return None
-    return found.f_bavail * found.f_frsize
+def _storage(found: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+    """Measure where the largest file of the models lies; None: there is none."""
+    sizes = [
+        (model["size_bytes"], model["largest"]) for model in found.values() if model["largest"]
+    ]
+    return storage.read_speed(max(sizes)[1]) if sizes else None
 
 
 def path_facts(path: str) -> Optional[Dict[str, Any]]:
@@ -126,14 +147,7 @@ def path_facts(path: str) -> Optional[Dict[str, Any]]:
     return {"size": size, "mtime_ns": newest, "kind": "directory"}
 
 
-def _program(name: str) -> Optional[str]:
-    import shutil  # noqa: PLC0415 - start-up time counts
-
-    found = shutil.which(os.path.expanduser(name))
-    return None if found is None else os.path.abspath(found)
-
-
-def _version(argv: Optional[List[str]]) -> Optional[Dict[str, Any]]:
+def _version(argv: Optional[List[str]], environment: Environment) -> Optional[Dict[str, Any]]:
     """Run the engine's version command: its first line, and a JSON object on its last."""
     if not argv:
         return None
@@ -144,6 +158,7 @@ def _version(argv: Optional[List[str]]) -> Optional[Dict[str, Any]]:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             timeout=_VERSION_TIMEOUT_S,
+            env=environment,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as problem:

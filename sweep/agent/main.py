@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 
 from sweep.agent import wire
 
-USAGE = "usage: agent run DIR | status DIR | stop DIR | inspect JSON"
+USAGE = "usage: agent run DIR | status DIR | stop DIR | inspect FILE"
 
 
 def _verb(name: str, argument: str) -> Dict[str, Any]:
@@ -29,7 +29,10 @@ def _verb(name: str, argument: str) -> Dict[str, Any]:
     if name == "inspect":
         from sweep.agent import inspection  # noqa: PLC0415
 
-        return inspection.inspect(json.loads(argument))
+        # What is asked comes in a file: the environment of a server may hold secrets, and everybody
+        # on the node can read command lines.
+        with open(argument, encoding="utf-8") as stream:
+            return inspection.inspect(json.load(stream))
     raise SystemExit(USAGE)
 
 

@@ -120,6 +120,13 @@ def name_of(pid: int) -> str:
     return process.name if process else "gone"
 
 
+def command_line(pid: int) -> str:
+    """Return the command a process was started with, its words joined by blanks; empty when it is
+    gone."""
+    data = _read("/proc/%d/cmdline" % pid) or b""
+    return data.replace(b"\0", b" ").decode("utf-8", "replace").strip()
+
+
 def user_id(pid: int) -> Optional[int]:
     """Return the uid that a process runs as, None when it is gone."""
     try:

@@ -18,7 +18,7 @@ from sweep.model.errors import Problem
 from sweep.model.experiment import Experiment, Prompt, Workload
 from sweep.model.plan import Configuration, PlannedTrial, ServerCommand
 from sweep.model.states import Failure
-from sweep.ports import Counters, Engine, EngineFacts, Judged
+from sweep.ports import Counters, Engine, EngineFacts, Installation, Judged
 
 LOAD_SPEEDUP = 300
 REHEARSED_LOAD_S = 900 / LOAD_SPEEDUP
@@ -56,6 +56,10 @@ class Rehearsed:
     def identity_paths(self, experiment: Experiment) -> tuple[str, ...]:
         """The real engine's and models' files: a rehearsal finds out that they are there."""
         return self._real.identity_paths(experiment)
+
+    def installation(self, experiment: Experiment) -> Installation:
+        """The real engine's package and models."""
+        return self._real.installation(experiment)
 
     def version_argv(self, experiment: Experiment) -> tuple[str, ...]:
         """The real engine's version command: a rehearsal finds out that it can be run."""

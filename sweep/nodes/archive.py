@@ -19,7 +19,7 @@ _MAIN = b"from sweep.agent.main import main\n\nmain()\n"
 def agent_archive() -> tuple[str, bytes]:
     """Return the name and the bytes of the agent's .pyz; the name holds a hash of the bytes."""
     root = Path(sweep.__file__).parent
-    shipped = [*(root / "agent").glob("*.py"), *(root / "simulator").glob("*.py")]
+    shipped = [*(root / "agent").rglob("*.py"), *(root / "simulator").glob("*.py")]
     sources = [root / "__init__.py", *shipped, root / "simulator" / "reference.json"]
     entries = {f"sweep/{path.relative_to(root).as_posix()}": path.read_bytes() for path in sources}
     entries["__main__.py"] = _MAIN

@@ -10,7 +10,7 @@ from sweep.model.errors import Problem
 from sweep.model.experiment import Experiment, Prompt, Workload
 from sweep.model.plan import Configuration, PlannedTrial, ServerCommand
 from sweep.model.states import Failure
-from sweep.ports import Counters, EngineFacts, Judged
+from sweep.ports import Counters, EngineFacts, Installation, Judged
 
 POOL_RULE = "num_draft_tokens - 1 must be at most topk + (num_steps - 1) * topk^2"
 
@@ -78,6 +78,10 @@ class FakeEngine:
     def identity_paths(self, experiment: Experiment) -> tuple[str, ...]:
         """Return the model."""
         return (experiment.engine.model,)
+
+    def installation(self, experiment: Experiment) -> Installation:
+        """Return the model."""
+        return Installation(models=(experiment.engine.model,))
 
     def version_argv(self, experiment: Experiment) -> tuple[str, ...]:
         """Return a command that prints one line."""

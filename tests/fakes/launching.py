@@ -134,6 +134,12 @@ class Bench:
         assert done.stdout, done.stderr.decode()
         return json.loads(done.stdout)
 
+    def inspect(self, asked: dict[str, Any]) -> Any:
+        """The verb `inspect`, with what is asked in a file."""
+        path = self.root / "asked.json"
+        path.write_text(json.dumps(asked))
+        return self.verb("inspect", str(path))
+
     def prepare(self, *options: str, **fields: Any) -> LaunchUnderTest:
         """Write a launch directory for the fake server with these options."""
         self._count += 1

@@ -26,6 +26,7 @@ FACTS = Facts(
     EXPERIMENT.nodes[0],
     {
         "paths": {},
+        "models": {},
         "gpus": [],
         "gpu_processes": [],
         "claims": [],

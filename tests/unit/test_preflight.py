@@ -42,6 +42,7 @@ def facts(*gpus: dict[str, Any], spec: NodeSpec = NODE, **answer: Any) -> Facts:
     values: dict[str, Any] = {
         "paths": {"m.gguf": {"size": 1}},
         "version": {"line": "v1", "returncode": 0, "error": None},
+        "models": {},
         "gpus": list(gpus),
         "gpu_error": None,
         "gpu_processes": [],

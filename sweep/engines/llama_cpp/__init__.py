@@ -17,7 +17,7 @@ from sweep.model.errors import Problem
 from sweep.model.experiment import Experiment, Prompt, Workload
 from sweep.model.plan import Configuration, PlannedTrial, ServerCommand
 from sweep.model.states import Failure
-from sweep.ports import Counters, EngineFacts, Judged
+from sweep.ports import Counters, EngineFacts, Installation, Judged
 
 
 class LlamaCpp:
@@ -48,6 +48,10 @@ class LlamaCpp:
     def identity_paths(self, experiment: Experiment) -> tuple[str, ...]:
         """Model files, and the parts of the command that are paths."""
         return arguments.identity_paths(experiment)
+
+    def installation(self, experiment: Experiment) -> Installation:
+        """Model files; the server is a program."""
+        return Installation(models=arguments.models(experiment))
 
     def version_argv(self, experiment: Experiment) -> tuple[str, ...]:
         """The server's own --version."""

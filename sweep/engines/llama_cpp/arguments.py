@@ -159,7 +159,12 @@ def command(experiment: Experiment) -> tuple[str, ...]:
 
 def identity_paths(experiment: Experiment) -> tuple[str, ...]:
     """Return what must be unchanged for a result to be reused: models and command files."""
+    parts = [part for part in experiment.engine.command or () if "/" in part]
+    return tuple(dict.fromkeys([*models(experiment), *parts]))
+
+
+def models(experiment: Experiment) -> tuple[str, ...]:
+    """Return the target, then every drafter."""
     engine = experiment.engine
     drafts = [engine.draft_model, *(v.draft_model for v in experiment.axes.variants)]
-    paths = [engine.model, *drafts, *(part for part in engine.command or () if "/" in part)]
-    return tuple(dict.fromkeys(path for path in paths if path is not None))
+    return tuple(dict.fromkeys([engine.model, *(draft for draft in drafts if draft is not None)]))

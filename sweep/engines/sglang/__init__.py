@@ -20,7 +20,7 @@ from sweep.model.errors import Problem
 from sweep.model.experiment import Experiment, Prompt, Workload
 from sweep.model.plan import Configuration, PlannedTrial, ServerCommand
 from sweep.model.states import Failure
-from sweep.ports import Counters, EngineFacts, Judged
+from sweep.ports import Counters, EngineFacts, Installation, Judged
 
 
 class SGLang:
@@ -48,6 +48,12 @@ class SGLang:
     def identity_paths(self, experiment: Experiment) -> tuple[str, ...]:
         """Model directories and the parts of the command that are paths."""
         return arguments.identity_paths(experiment)
+
+    def installation(self, experiment: Experiment) -> Installation:
+        """The package `sglang`, and models by path or by their name on the hub."""
+        return Installation(
+            arguments.models(experiment), True, "sglang", arguments.pythons(experiment)
+        )
 
     def version_argv(self, experiment: Experiment) -> tuple[str, ...]:
         """The installed package's version."""

@@ -167,11 +167,24 @@ def identity_paths(experiment: Experiment) -> tuple[str, ...]:
 
     A model that is no path is a name of the Hugging Face hub, whose files the node itself finds.
     """
+    paths = [name for name in models(experiment) if is_path(name)]
+    commands = [part for part in experiment.engine.command or () if is_path(part)]
+    return tuple(dict.fromkeys([*paths, *commands]))
+
+
+def models(experiment: Experiment) -> tuple[str, ...]:
+    """Return the target, then every drafter."""
     engine = experiment.engine
     drafts = [engine.draft_model, *(v.draft_model for v in experiment.axes.variants)]
-    models = [name for name in (engine.model, *drafts) if name is not None and is_path(name)]
-    commands = [part for part in engine.command or () if is_path(part)]
-    return tuple(dict.fromkeys([*models, *commands]))
+    return tuple(dict.fromkeys([engine.model, *(draft for draft in drafts if draft is not None)]))
+
+
+def pythons(experiment: Experiment) -> tuple[str, ...]:
+    """Return every Python that servers are started with; none when a command of the user's is."""
+    if experiment.engine.command is not None:
+        return ()
+    variants = experiment.axes.variants
+    return tuple(dict.fromkeys(python_of(experiment, variant) for variant in variants))
 
 
 def is_path(name: str) -> bool:

@@ -19,7 +19,7 @@ from sweep.model.errors import Problem
 from sweep.model.experiment import Experiment, Prompt, Workload
 from sweep.model.plan import Configuration, PlannedTrial, ServerCommand
 from sweep.model.states import Failure
-from sweep.ports import Counters, EngineFacts, Judged
+from sweep.ports import Counters, EngineFacts, Installation, Judged
 
 
 class Simulator:
@@ -50,6 +50,10 @@ class Simulator:
     def identity_paths(self, experiment: Experiment) -> tuple[str, ...]:
         """Calibration files on the node."""
         return arguments.identity_paths(experiment)
+
+    def installation(self, experiment: Experiment) -> Installation:  # noqa: ARG002 - like every engine
+        """Nothing: the simulator travels with the agent, and its models are names."""
+        return Installation()
 
     def version_argv(self, experiment: Experiment) -> tuple[str, ...]:
         """The simulator's own --version: a hash of its sources and its own calibration."""

@@ -25,11 +25,11 @@ def test_a_held_claim_refuses_and_names_the_owner(bench: Bench) -> None:
     assert (outcome.end, outcome.phase, outcome.server) == ("busy", "claim", None)
     assert outcome.detail is not None
     assert "sweep test-sweep of tester on here" in outcome.detail
-    claims = bench.verb("inspect", "{}")["claims"]
+    claims = bench.inspect({})["claims"]
     assert [(claim["resource"], claim["alive"]) for claim in claims] == [("node", True)]
     assert claims[0]["holder"]["sweep"] == "test-sweep"
     first.stop()
-    assert bench.verb("inspect", "{}")["claims"] == []
+    assert bench.inspect({})["claims"] == []
     assert bench.launch().outcome().end == "done"
 
 

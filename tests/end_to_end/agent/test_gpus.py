@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +20,7 @@ def gpus(memory_mib: float, *, utilization: float = 0, pids: list[int] | None = 
     shared = {
         "name": "Fake", "memory.total": 98304, "memory.used": memory_mib, "driver_version": "1.0",
         "utilization.gpu": utilization, "clocks.sm": 1980, "clocks.mem": 2619,
-        "power.draw": 310.5, "temperature.gpu": 54,
+        "power.draw": 310.5, "power.limit": 450, "compute_cap": "12.0", "temperature.gpu": 54,
         "clocks_throttle_reasons.active": "0x0000000000000004",
     }  # fmt: skip
     rows = [{"index": n, "uuid": f"GPU-{n}", **shared} for n in range(2)]
@@ -113,26 +114,27 @@ def test_a_broken_driver_is_an_error_with_its_words(bench: Bench) -> None:
 def test_inspect_tells_gpus_and_their_users(bench: Bench) -> None:
     """What the preflight asks for, in one answer."""
     bench.install_gpus(gpus(10, pids=[os.getpid()]))
-    asked = {
+    asked: dict[str, Any] = {
+        "env": {"SHOWN": "1.2.3"},
         "workdir": str(bench.root / "not" / "there"),
         "paths": [str(bench.archive), str(bench.root), "/nowhere"],
-        "programs": ["sh", "no-such-program"],
-        "version_argv": ["sh", "-c", "echo 1.2.3; echo more; exit 3"],
+        "version_argv": ["sh", "-c", "echo $SHOWN; echo more; exit 3"],
     }
-    facts = bench.verb("inspect", json.dumps(asked))
+    facts = bench.inspect(asked)
     assert [gpu["uuid"] for gpu in facts["gpus"]] == ["GPU-0", "GPU-1"]
     assert facts["gpus"][0]["memory_total_mib"] == 98304
+    assert facts["gpus"][0]["power_limit_w"] == 450
+    assert facts["gpus"][0]["compute_capability"] == "12.0"
     user = facts["gpu_processes"][0]
+    assert user["command"].startswith(sys.executable)
     assert (user["pid"], user["user"]) == (os.getpid(), facts["user"])
     assert user["name"].startswith(("python", "pytest"))
     assert facts["paths"]["/nowhere"] is None
     assert facts["paths"][str(bench.archive)]["size"] == bench.archive.stat().st_size
     assert facts["paths"][str(bench.root)]["kind"] == "directory"
-    assert facts["programs"]["no-such-program"] is None
-    assert facts["programs"]["sh"].endswith("/sh")
     assert facts["version"] == {
         "line": "1.2.3", "returncode": 3, "error": None, "details": None,
     }  # fmt: skip
     assert facts["workdir"]["free_bytes"] > 0
     assert facts["workdir"]["network"] is False
-    assert facts["memory_bytes"] > 2**28
+    assert facts["machine"]["memory_bytes"] > 2**28

@@ -1,4 +1,4 @@
-"""What nvidia-smi and the mounts say, and events that go on after a crash."""
+"""What nvidia-smi says, and events that go on after a crash."""
 
 from __future__ import annotations
 
@@ -7,37 +7,30 @@ from pathlib import Path
 
 import pytest
 
-from sweep.agent import gpus, inspection, telemetry, wire
+from sweep.agent import gpus, telemetry, wire
 from sweep.agent.journal import Journal
-
-MOUNTS = """/dev/sda1 / ext4 rw 0 0
-tmpfs /dev/shm tmpfs rw 0 0
-server:/models /mnt/my\\040models nfs4 rw 0 0
-/dev/sdb1 /mnt/my\\040models/local xfs rw 0 0
-"""
-
-
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [
-        ("/home/x", "ext4"),
-        ("/dev/shm/a", "tmpfs"),
-        ("/dev/shmem", "ext4"),
-        ("/mnt/my models", "nfs4"),
-        ("/mnt/my models/a", "nfs4"),
-        ("/mnt/my models/local/b", "xfs"),
-    ],
-)
-def test_the_deepest_mount_counts(path: str, kind: str) -> None:
-    """Blanks in mount points and names that only begin alike are told apart."""
-    assert inspection.file_system(path, MOUNTS) == kind
 
 
 def test_figures_that_nvidia_smi_does_not_have() -> None:
     """[N/A] is missing, not 0."""
     found = gpus.parse_gpus("0, GPU-a, NVIDIA GB10, [N/A], [N/A], 3, 580.1\n\n")
     assert found == [gpus.Gpu(0, "GPU-a", "NVIDIA GB10", None, None, 3.0, "580.1")]
-    assert gpus.parse_processes("GPU-a, 77\nGPU-a, [N/A]\n") == [gpus.GpuProcess("GPU-a", 77)]
+    assert gpus.parse_processes("GPU-a, 77, 12\nGPU-b, 78, [N/A]\nGPU-a, [N/A], 1\n") == [
+        gpus.GpuProcess("GPU-a", 77, 12.0),
+        gpus.GpuProcess("GPU-b", 78, None),
+    ]
+
+
+def test_details_of_a_gpu() -> None:
+    """Texts stay texts; what the driver does not tell is missing."""
+    names = ["power_limit_w", "power_default_limit_w", "compute_capability", "persistence"]
+    found = gpus.parse_details(
+        "GPU-a, 450.00, 600.00, 12.0, Enabled\nGPU-b, [N/A], [N/A], 9.0, [N/A]\nnonsense\n", names
+    )
+    assert found == {
+        "GPU-a": dict(zip(names, (450.0, 600.0, "12.0", "Enabled"), strict=True)),
+        "GPU-b": dict(zip(names, (None, None, "9.0", None), strict=True)),
+    }
 
 
 def test_a_sample_of_a_gpu() -> None:
