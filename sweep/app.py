@@ -26,7 +26,7 @@ from sweep.model.errors import StoreError, UnusableError, UsageError
 from sweep.model.experiment import Experiment
 from sweep.model.plan import Plan
 from sweep.model.states import LaunchState
-from sweep.nodes.access import CHECK_PATIENCE_S, node_factory
+from sweep.nodes.access import node_factory
 from sweep.preflight import Facts, inspect_all, require_usable
 from sweep.report.progress import Progress
 from sweep.spec.describe import PlanSummary, describe_plan
@@ -143,8 +143,7 @@ def plan_for(experiment: Experiment, facts: Sequence[Facts]) -> Plan:
 
 def _inspect(experiment: Experiment, environment: Mapping[str, str]) -> tuple[Facts, ...]:
     factories = {
-        spec.name: node_factory(spec, environment, SystemClock(), patience_s=CHECK_PATIENCE_S)
-        for spec in experiment.nodes
+        spec.name: node_factory(spec, environment, SystemClock()) for spec in experiment.nodes
     }
     return inspect_all(experiment, engine_of(experiment.engine), factories)
 
@@ -405,7 +404,7 @@ def clean(directory: Path, environment: Mapping[str, str]) -> list[str]:
         _stop_what_runs(directory, lock, attempts, environment)
         removed = []
         for spec in experiment.nodes:
-            factory = node_factory(spec, environment, SystemClock(), patience_s=CHECK_PATIENCE_S)
+            factory = node_factory(spec, environment, SystemClock())
             node = factory()
             ours = {row.directory for row in attempts if row.node == spec.name}
             for path in sorted({str(Path(directory).parent.parent) for directory in ours}):

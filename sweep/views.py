@@ -15,7 +15,7 @@ from sweep.engines import engine_of
 from sweep.model.errors import UsageError
 from sweep.model.record import SweepRecord
 from sweep.model.states import LaunchState
-from sweep.nodes.access import CHECK_PATIENCE_S, node_factory
+from sweep.nodes.access import node_factory
 from sweep.nodes.local import LocalNode
 from sweep.ports import Node
 from sweep.report.progress import Progress, read_progress
@@ -189,7 +189,7 @@ def _node_of(directory: Path, name: str, environment: Mapping[str, str]) -> Node
     finally:
         database.close()
     clock = SystemClock()
-    return node_factory(nodes[name], environment, clock, patience_s=CHECK_PATIENCE_S)()
+    return node_factory(nodes[name], environment, clock)()
 
 
 def _latest_attempt(directory: Path, launch: str | None, attempt: int | None) -> AttemptRow:

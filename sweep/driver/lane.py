@@ -18,12 +18,17 @@ from typing import Any, TypeVar
 
 from sweep.agent import cycles, wire
 from sweep.agent.procs import parse_stat
-from sweep.model.errors import NodeError, WireVersionError
+from sweep.model.errors import NodeError, NodeUnreachableError, WireVersionError
 from sweep.ports import Clock, Node
 
 _T = TypeVar("_T")
 
+PATIENCE_S = 1800.0
+"""How long a lane goes on trying to reach a node that does not answer."""
+STOP_PATIENCE_S = 180.0
+"""The same from the moment at which the sweep was asked to stop."""
 _POLL_S = 0.1
+_RETRY_S = 1.0
 _READ_LIMIT = 4 * 1024 * 1024
 _START_TIMEOUT_S = 60.0
 _VERB_TRIES = 3
@@ -66,6 +71,13 @@ class Attached:
 
 
 @dataclass(frozen=True)
+class Unanswered:
+    """The node does not answer; the lane goes on trying, and says Attached when it has it again."""
+
+    message: str
+
+
+@dataclass(frozen=True)
 class Lines:
     """Whole lines read at `offset` of one of the node's files."""
 
@@ -85,7 +97,7 @@ class Ended:
     left: tuple[str, ...]
 
 
-LaneEvent = Attached | Lines | Ended
+LaneEvent = Attached | Unanswered | Lines | Ended
 
 
 class Lane:
@@ -95,10 +107,13 @@ class Lane:
         self._node = node
         self._clock = clock
         self._cancelled = threading.Event()
+        self._cancelled_s = 0.0
         self._released = threading.Event()
 
     def cancel(self) -> None:
         """Stop the launch that runs: its server is stopped and the node proven clean."""
+        if not self._cancelled.is_set():
+            self._cancelled_s = self._clock.monotonic_s()
         self._cancelled.set()
 
     def release(self) -> None:
@@ -106,13 +121,33 @@ class Lane:
         self._released.set()
 
     def run(self, task: LaunchTask) -> Iterator[LaneEvent]:
-        """Attach to an attempt, or start it, and yield what it records until it has ended."""
-        attempt = _Attempt(self._node, task)
-        if not task.stop_at_once:
-            yield Attached(attempt.attach_or_start())
+        """Attach to an attempt, or start it, and yield what it records until it has ended.
+
+        Raises NodeUnreachableError once the node was silent for PATIENCE_S, or for
+        STOP_PATIENCE_S after a stop: what runs there goes on.
+        """
         offsets = {
             name: task.offsets.get(name, 0) for name in (wire.EVENTS_FILE, wire.REQUESTS_FILE)
         }
+        silent_s: float | None = None
+        while True:
+            try:
+                for event in self._follow(task, offsets):
+                    silent_s = None
+                    yield event
+            except NodeUnreachableError as error:
+                if silent_s is None:
+                    silent_s = self._clock.monotonic_s()
+                    yield Unanswered(error.message)
+                self._bear(error, silent_s)
+            else:
+                return
+
+    def _follow(self, task: LaunchTask, offsets: dict[str, int]) -> Iterator[LaneEvent]:
+        """Yield what comes as long as the node answers; `offsets` move with it."""
+        attempt = _Attempt(self._node, task)
+        if not task.stop_at_once and not self._cancelled.is_set():
+            yield Attached(attempt.attach_or_start())
         stopped: _Stopped | None = None
         while not self._released.is_set():
             if stopped is None and (self._cancelled.is_set() or task.stop_at_once):
@@ -127,6 +162,22 @@ class Lane:
                 yield _ended(outcome, stopped)
                 return
             self._clock.sleep(_POLL_S)
+
+    def _bear(self, error: NodeUnreachableError, silent_s: float) -> None:
+        """Return to try the node again; raise when it was silent for too long or on release."""
+        if self._released.is_set():
+            raise error
+        now_s = self._clock.monotonic_s()
+        if self._cancelled.is_set() and now_s - self._cancelled_s >= STOP_PATIENCE_S:
+            raise NodeUnreachableError(
+                f"{self._node.name} did not answer for {STOP_PATIENCE_S:g} s after the stop: "
+                f"{error.message}",
+                hint="what was launched there goes on and ends by itself; once the node answers, "
+                "`sweep cancel` stops it and `sweep resume` goes on with it",
+            ) from error
+        if now_s - silent_s >= PATIENCE_S:
+            raise error
+        self._clock.sleep(_RETRY_S)
 
     def _read_on(
         self, attempt: _Attempt, offsets: dict[str, int]
@@ -158,8 +209,19 @@ class Lane:
 
         With an outcome, every file is proven by its hash, and the directory is then deleted on
         the node unless `keep`. Without one the agent died: the known files are copied as they
-        are, and the directory stays.
+        are, and the directory stays. A node that does not answer is borne as long as by `run`.
         """
+        silent_s: float | None = None
+        while True:
+            try:
+                self._fetch(directory, target, keep=keep)
+            except NodeUnreachableError as error:
+                silent_s = self._clock.monotonic_s() if silent_s is None else silent_s
+                self._bear(error, silent_s)
+            else:
+                return
+
+    def _fetch(self, directory: str, target: str, *, keep: bool) -> None:
         text = self._node.read(f"{directory}/{wire.OUTCOME_FILE}")
         if text is None:
             for name in _KNOWN_FILES:
@@ -171,6 +233,8 @@ class Lane:
         for name, proof in wire.decode_outcome(text.decode()).files.items():
             _check_relative(name)
             goal = Path(target) / name
+            if goal.exists() and _sha256(goal) == proof.sha256:
+                continue  # fetched before the node fell silent
             self._node.fetch(f"{directory}/{name}", str(goal))
             if _sha256(goal) != proof.sha256:
                 raise NodeError(

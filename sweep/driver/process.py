@@ -20,7 +20,7 @@ from sweep.driver.sweep_run import RunResult, RunSetup, SweepRun
 from sweep.engines import engine_of
 from sweep.model.errors import NodeError, StoreError, SweepError
 from sweep.model.experiment import Experiment
-from sweep.nodes.access import CHECK_PATIENCE_S, PATIENCE_S, agent_python, node_factory
+from sweep.nodes.access import agent_python, node_factory
 from sweep.nodes.archive import agent_archive
 from sweep.ports import Clock, Node
 from sweep.store.directory import DRIVER_LOG, LAUNCHES_DIR, SweepLock
@@ -134,7 +134,7 @@ class Drive:
     ) -> RunResult:
         experiment = self._database.experiment()
         factories = {
-            node.name: node_factory(node, self._environment, self._clock, patience_s=PATIENCE_S)
+            node.name: node_factory(node, self._environment, self._clock)
             for node in experiment.nodes
         }
         self._database.set_stage(self._run, "starting the lanes")
@@ -163,9 +163,7 @@ class Drive:
         for spec in experiment.nodes:
             rows = [row for row in attempts if row.node == spec.name]
             if all(row.outcome is not None and row.fetched is not None for row in rows):
-                node = node_factory(
-                    spec, self._environment, self._clock, patience_s=CHECK_PATIENCE_S
-                )()
+                node = node_factory(spec, self._environment, self._clock)()
                 try:
                     node.remove_tree(workdirs[spec.name])
                 except NodeError as error:  # nothing is lost; `clean` can do it later

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sweep.agent import wire
 from sweep.driver.documents import launch_document
-from sweep.driver.lane import Attached, Ended, LaunchTask, Lines
+from sweep.driver.lane import Attached, Ended, LaunchTask, Lines, Unanswered
 from sweep.driver.lanes import Fetched, FetchTask, LaneFailed, LaneLost, Lanes, LanesEvent
 from sweep.driver.stop_rules import failure_of, over_budget, reason_to_pause
 from sweep.engines.classify import judge_launch, judge_trial
@@ -75,6 +75,8 @@ class _LaneState:
 
     queue: deque[PlannedLaunch]
     running: _Running | None = None
+    silent_since: str | None = None
+    """Time of day since when the node does not answer; None: it does."""
     paused: Failure | None = None
     attempts: dict[str, int] = field(default_factory=dict)
     """Attempts of each launch that this run started."""
@@ -170,10 +172,17 @@ class SweepRun:
         if asked is None or self._stopped_by is not None:
             return
         self._stopped_by = asked
-        self._database.set_stage(self._setup.run, f"stopping ({asked})")
+        self._show_stage()
         self._lanes.cancel()
         for lane in self._state.values():
             lane.paused = Failure("stopped", f"the sweep was stopped ({asked})")
+
+    def _show_stage(self) -> None:
+        stage = f"stopping ({self._stopped_by})" if self._stopped_by else "running"
+        for name, lane in self._state.items():
+            if lane.silent_since is not None:
+                stage += f"; {name} does not answer since {lane.silent_since}, trying again"
+        self._database.set_stage(self._setup.run, stage)
 
     def _start_next(self, name: str, lane: _LaneState) -> None:
         if lane.paused is None and lane.queue and not self._is_open(lane.queue[0]):
@@ -281,8 +290,9 @@ class SweepRun:
             else:
                 print(f"{self._clock.utc()} fetch of {event.task.directory}: {event.error}")
             return
+        self._note_silence(name, lane, event)
         running = lane.running
-        if running is None or isinstance(event, Attached):
+        if running is None or isinstance(event, (Attached, Unanswered)):
             return
         if isinstance(event, Lines):
             running.losses = 0
@@ -293,6 +303,18 @@ class SweepRun:
             self._lost(name, lane, running, event)
         else:
             self._failed(lane, running, event)
+
+    def _note_silence(self, name: str, lane: _LaneState, event: LanesEvent) -> None:
+        now = self._clock.utc()
+        if isinstance(event, Unanswered):
+            lane.silent_since = now
+            print(f"{now} {name} does not answer, trying again: {event.message}")
+        elif lane.silent_since is None or isinstance(event, LaneLost):
+            return
+        else:
+            lane.silent_since = None
+            print(f"{now} {name}: {'given up' if isinstance(event, LaneFailed) else 'it answers'}")
+        self._show_stage()
 
     def _record(self, running: _Running, event: Lines) -> None:
         ended = []

@@ -10,14 +10,12 @@ from sweep.model.experiment import NodeSpec
 from sweep.nodes.local import LocalNode
 from sweep.ports import Clock, Node
 
-PATIENCE_S = 1800.0
-"""How long a lane goes on trying to reach a node that it lost."""
-CHECK_PATIENCE_S = 10.0
-"""The same while somebody waits at the terminal."""
+PATIENCE_S = 10.0
+"""How long one call goes on trying to reach a node that it lost. Lanes call again for longer."""
 
 
 def node_factory(
-    spec: NodeSpec, environment: Mapping[str, str], clock: Clock, *, patience_s: float
+    spec: NodeSpec, environment: Mapping[str, str], clock: Clock
 ) -> Callable[[], Node]:
     """Return what builds the node: it can be sent to another process, and connects there.
 
@@ -30,7 +28,7 @@ def node_factory(
     from sweep.nodes.ssh_config import SshFiles  # noqa: PLC0415
 
     files = SshFiles.of_user(environment)
-    return partial(SshNode, spec.host, clock, files=files, patience_s=patience_s)
+    return partial(SshNode, spec.host, clock, files=files, patience_s=PATIENCE_S)
 
 
 def agent_python(spec: NodeSpec) -> str:

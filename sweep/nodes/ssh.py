@@ -30,6 +30,8 @@ _BATCH = 2 * 1024 * 1024
 """What a fetch reads before other threads have their turn."""
 _FIRST_PAUSE_S = 0.25
 _LONGEST_PAUSE_S = 15.0
+_MOST_LOSSES = 10
+"""More make no pause longer."""
 _SLICE_S = 0.1
 _MARK = b"\x1esweep\x1e"
 _HOME = 'printf %s "${XDG_STATE_HOME:-$HOME/.local/state}"'
@@ -49,7 +51,7 @@ class SshNode:
         clock: Clock,
         *,
         files: SshFiles | None = None,
-        patience_s: float = 1800.0,
+        patience_s: float = 10.0,
         deadlines: Deadlines | None = None,
     ) -> None:
         self._host = host
@@ -62,6 +64,8 @@ class SshNode:
         self._closed = threading.Event()
         self._link: Link | None = None
         self._was_connected = False
+        self._losses = 0
+        """In a row, over all calls: the pauses between attempts grow with them."""
         self._home: str | None = None
 
     @property
@@ -144,19 +148,24 @@ class SshNode:
     def _repeated(self, what: str, act: Callable[[Link], _T]) -> _T:
         """Do `act`, again after each loss, until patience ends."""
         began_s: float | None = None
-        losses = 0
         while True:
             try:
-                return act(self._connected())
+                result = act(self._connected())
             except LinkLostError as error:
                 now_s = self._clock.monotonic_s()
                 began_s = now_s if began_s is None else began_s
-                pause_s = min(_FIRST_PAUSE_S * 2**losses, _LONGEST_PAUSE_S)
-                pause_s *= random.uniform(0.5, 1.0)
-                losses += 1
-                if self._closed.is_set() or now_s + pause_s - began_s > self._patience_s:
+                left_s = began_s + self._patience_s - now_s
+                if self._closed.is_set() or left_s <= 0:
                     raise self._unreachable(what, error, now_s - began_s) from error
-                self._pause(pause_s)
+                self._pause(min(self._next_pause_s(), left_s))
+                self._losses = min(self._losses + 1, _MOST_LOSSES)
+            else:
+                self._losses = 0
+                return result
+
+    def _next_pause_s(self) -> float:
+        longest_s = min(_FIRST_PAUSE_S * (1 << self._losses), _LONGEST_PAUSE_S)
+        return longest_s * random.uniform(0.5, 1.0)
 
     def _connected(self) -> Link:
         """Return the link, or a new one; one thread connects, the others wait for it."""

@@ -2,42 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fakes.machine import Machine, eventually
-from faults.sshd import Sshd
+from faults.remote import node_behind_ssh
 
 pytestmark = pytest.mark.ray
-
-
-@contextlib.contextmanager
-def node_behind_ssh(machine: Machine) -> Iterator[Sshd]:
-    """An sshd that the user of `machine` knows as gpu-a; two sessions a connection are allowed."""
-    home = machine.root / "home"
-    (home / ".ssh").mkdir(parents=True, mode=0o700)
-    wanted = ["SWEEP_CLAIM_DIR", "FAKE_STARTS", "FAKE_OPTIONS", "SWEEP_TEST_MARK"]
-    marks = {name: value for name, value in machine.environment.items() if name in wanted}
-    with contextlib.closing(
-        Sshd(machine.root / "sshd", ["MaxSessions 2"], environment=marks)
-    ) as server:
-        (home / ".ssh" / "config").write_text(server.section("gpu-a", "IdentitiesOnly yes"))
-        (home / ".ssh" / "known_hosts").write_text(server.known_hosts.read_text())
-        machine.environment["HOME"] = str(home)
-        yield server
 
 
 def test_a_sweep_over_ssh_measures_what_a_local_one_does(machine: Machine) -> None:
     """Connections and the driver killed in a window: one start of the server, and the counts of
     an undisturbed sweep on this machine; nothing stays on the node."""
-    machine.serve_with("--rate=30")
+    machine.serve_with("--rate=2000")
     workdir = machine.root / "node"
     assert machine.run("submit", machine.experiment([2], name="here")).code == 0
     undisturbed = list(machine.outcome().values())
+    machine.serve_with("--rate=30")
     with node_behind_ssh(machine) as server:
         node = {"host": "gpu-a", "workdir": str(workdir)}
         machine.start("submit", machine.experiment([2], name="there", node=node))

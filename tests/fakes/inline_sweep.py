@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 from sweep import app
 from sweep.agent import wire
@@ -18,6 +19,8 @@ from sweep.driver.lane import Attached, LaunchTask, Lines
 from sweep.driver.lanes import Fetched, FetchTask, LanesEvent
 from sweep.driver.process import Drive, StopSignals
 from sweep.model.errors import SweepError
+from sweep.nodes.ssh import SshNode
+from sweep.nodes.ssh_link import Deadlines
 from sweep.ports import Clock, Node
 
 INTENT, ATTACHED, ENDED, FETCHED = "intent", "attached", "ended", "fetched"
@@ -32,6 +35,8 @@ class Inline:
     results: str
     kill_at: tuple[str, str] | None
     keep_going: bool
+    hurried: bool
+    """Whether a lost link counts as lost after 0.6 s, and a call gives it up 1 s later."""
 
 
 def boundaries(events: int) -> list[str]:
@@ -116,7 +121,7 @@ def run_inline(task: Inline) -> None:
         signals.install()
 
         def lanes(factories: Mapping[str, Callable[[], Node]], clock: Clock) -> SteppingLanes:
-            nodes = {name: factory() for name, factory in factories.items()}
+            nodes = {name: _node(factory, task) for name, factory in factories.items()}
             return SteppingLanes(InlineLanes(nodes, clock), task.kill_at)
 
         drive = Drive(
@@ -127,6 +132,13 @@ def run_inline(task: Inline) -> None:
         print(error.message, flush=True)
         code = error.exit_code
     sys.exit(code)
+
+
+def _node(factory: Any, task: Inline) -> Node:
+    if not task.hurried:
+        return cast("Node", factory())
+    deadlines = Deadlines(ping_every_s=0.3, ping_s=0.3)
+    return SshNode(*factory.args, **factory.keywords | {"deadlines": deadlines, "patience_s": 1.0})
 
 
 def _prepare(task: Inline) -> app.Prepared:

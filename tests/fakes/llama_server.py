@@ -3,9 +3,9 @@
 What it answers follows from the prompt and the draft length alone, so two runs of one sweep agree
 to the token. How it loads and fails is in the environment:
 
-FAKE_OPTIONS       options of server.py for every launch
-FAKE_OPTIONS_<n>   options for the launch with draft length n (0: without a draft)
-FAKE_STARTS        file that gets a JSON line per start: pid, start time, nonce, draft length
+FAKE_OPTIONS   JSON file of server.py's options: under "" those of every launch, under "n" those
+               that the launch with draft length n has beside them (0: without a draft)
+FAKE_STARTS    file that gets a JSON line per start: pid, start time, nonce, draft length
 """
 
 from __future__ import annotations
@@ -47,10 +47,8 @@ def main() -> None:
         return
     steps = flags.spec_draft_n_max
     note_start(steps)
-    options = [
-        *shlex.split(os.environ.get("FAKE_OPTIONS", "")),
-        *shlex.split(os.environ.get(f"FAKE_OPTIONS_{steps}", "")),
-    ]
+    by_steps = json.loads(Path(os.environ["FAKE_OPTIONS"]).read_text(encoding="utf-8"))
+    options = [word for key in ("", str(steps)) for word in shlex.split(by_steps.get(key, ""))]
     argv = [sys.executable, "-I", str(SERVER), "--port", str(flags.port), "--vary"]
     os.execv(sys.executable, [*argv, "--draft-tokens", str(steps), *options])
 

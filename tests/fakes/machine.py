@@ -57,6 +57,7 @@ class Machine:
         self.results = root / "results"
         self.claims = root / "claims"
         self.starts_file = root / "starts"
+        self.options_file = root / "options.json"
         self.model = root / "model.gguf"
         self.claims.mkdir()
         self.model.write_bytes(b"weights")
@@ -74,7 +75,9 @@ class Machine:
             "SWEEP_CLAIM_DIR": str(self.claims),
             "TMPDIR": str(self._temporary),
             "FAKE_STARTS": str(self.starts_file),
+            "FAKE_OPTIONS": str(self.options_file),
         }
+        self.serve_with("")
 
     # -- experiments and verbs ----------------------------------------------------------------
 
@@ -101,11 +104,10 @@ class Machine:
     def serve_with(self, options: str, **by_steps: str) -> None:
         """Set the fake server's options for launches from now on; `by_steps`: s3="…" adds to
         those of draft length 3. They are not in the file, so they do not change identities."""
-        for name in [name for name in self.environment if name.startswith("FAKE_OPTIONS")]:
-            del self.environment[name]
-        self.environment["FAKE_OPTIONS"] = options
-        for steps, more in by_steps.items():
-            self.environment[f"FAKE_OPTIONS_{steps[1:]}"] = more
+        by_key = {"": options, **{steps[1:]: more for steps, more in by_steps.items()}}
+        partial = self.options_file.with_suffix(".part")
+        partial.write_text(json.dumps(by_key))
+        partial.rename(self.options_file)
 
     def start(self, *arguments: object, **options: Any) -> subprocess.Popen[bytes]:
         """Start a verb, its standard input not a terminal; `options` are Popen's."""
@@ -126,17 +128,22 @@ class Machine:
         return finished(self.start(*arguments), timeout_s)
 
     def inline(
-        self, *arguments: object, kill_at: tuple[str, str] | None = None, keep_going: bool = False
+        self,
+        *arguments: object,
+        kill_at: tuple[str, str] | None = None,
+        keep_going: bool = False,
+        hurried: bool = False,
     ) -> ForkServerProcess:
         """Start `submit FILE` or `resume` with lanes in the driver's own process, without Ray.
 
         With `kill_at`, (launch, boundary), it kills itself with SIGKILL once that is recorded.
+        `hurried`: its links to a node behind SSH notice a loss in less than a second.
         """
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(_PRELOADED)
-        task = Inline(
-            tuple(map(str, arguments)), self.environment, str(self.results), kill_at, keep_going
-        )
+        words = tuple(map(str, arguments))
+        results = str(self.results)
+        task = Inline(words, self.environment, results, kill_at, keep_going, hurried)
         process = context.Process(target=run_inline, args=(task,))
         process.start()
         return process
@@ -298,9 +305,14 @@ class Machine:
         for path in self.sweeps():
             eventually(partial(_is_free, path), 5)  # a dying process lets go of it last
         assert [port for port in self._ports() if procs.listening_sockets(port)] == []
-        new_shm = set(shm_names()) - self._shm_before
-        assert new_shm - shm_held_by(list(procs.snapshot())) == set()
+        with contextlib.suppress(AssertionError):
+            eventually(lambda: not self._shm_left(), 5)  # others make and remove theirs at any time
+        assert self._shm_left() == set()
         assert self.ray_directories() == []
+
+    def _shm_left(self) -> set[str]:
+        new = set(shm_names()) - self._shm_before
+        return new - shm_held_by(list(procs.snapshot()))
 
     def _ports(self) -> set[int]:
         """Ports of every server that any sweep recorded."""

@@ -12,7 +12,7 @@ from typing import Any
 from fakes.clock import FakeClock
 
 from sweep.agent import wire
-from sweep.model.errors import NodeError
+from sweep.model.errors import NodeError, NodeUnreachableError
 from sweep.ports import Completed
 
 BOOT_ID = "11111111-2222-3333-4444-555555555555"
@@ -125,6 +125,8 @@ class FakeNode:
         """Directories that `stop` was called for, in order."""
         self.broken: set[str] = set()
         """Methods that raise NodeError."""
+        self.silent = False
+        """Whether there is no connection; what runs there goes on."""
         self.left: list[str] = []
         """What is still there after every stop: the node is dirty."""
         self.reads: list[tuple[str, int]] = []
@@ -214,6 +216,8 @@ class FakeNode:
     # -- the machine ---------------------------------------------------------------------------
 
     def _reach(self, method: str) -> None:
+        if self.silent:
+            raise NodeUnreachableError("fake: no connection")
         if method in self.broken:
             raise NodeError(f"fake: {method} failed", hint="mend the fake")
 

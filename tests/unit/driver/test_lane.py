@@ -12,8 +12,18 @@ from fakes.launching import document
 from fakes.node import Event, FakeNode, Finish, Hold, Script, good, load
 
 from sweep.agent import wire
-from sweep.driver.lane import Attached, Ended, Lane, LaneEvent, LaunchTask, Lines
-from sweep.model.errors import NodeError, WireVersionError
+from sweep.driver.lane import (
+    PATIENCE_S,
+    STOP_PATIENCE_S,
+    Attached,
+    Ended,
+    Lane,
+    LaneEvent,
+    LaunchTask,
+    Lines,
+    Unanswered,
+)
+from sweep.model.errors import NodeError, NodeUnreachableError, WireVersionError
 from sweep.ports import Completed
 
 DIRECTORY = "/w/sweep/L1/1"
@@ -136,6 +146,123 @@ def test_what_is_left_is_named() -> None:
     next(stream)
     node.kill_agents()
     assert list(stream)[-1] == Ended(None, clean=False, left=("pid 7",))
+
+
+def silent_for(node: FakeNode, seconds: float) -> None:
+    """Let the node not answer from now on; after so many seconds of its clock it does again."""
+    node.silent = True
+    until_s = node.clock.now_s + seconds
+
+    def look() -> None:
+        node.silent = node.silent and node.clock.now_s < until_s
+
+    node.clock.on_sleep.append(look)
+
+
+def test_a_silent_node_is_borne_and_told_once(tmp_path: Path) -> None:
+    """A quarter of an hour without a link, twice: one start, and every line once."""
+    node, lane = made()
+    events: list[LaneEvent] = []
+    for event in lane.run(TASK):
+        events.append(event)
+        if len(events) in (2, 6):
+            silent_for(node, 900)
+    assert node.started == [DIRECTORY]
+    silence = Unanswered("fake: no connection")
+    assert [event for event in events if isinstance(event, (Attached, Unanswered))] == [
+        Attached("started"), silence, Attached("finished"), silence, Attached("finished"),
+    ]  # fmt: skip
+    fetched(node, lane, tmp_path)
+    for name in (wire.EVENTS_FILE, wire.REQUESTS_FILE):
+        told = [line for event in events if isinstance(event, Lines) and event.name == name
+                for line in event.lines]  # fmt: skip
+        assert told == (tmp_path / name).read_text().splitlines()
+
+
+def test_a_node_that_stays_silent_is_given_up(tmp_path: Path) -> None:
+    """After half an hour; an attempt that was never begun is not begun."""
+    node, lane = made()
+    node.silent = True
+    with pytest.raises(NodeUnreachableError, match="fake: no connection"):
+        run(lane)
+    assert PATIENCE_S <= node.clock.now_s - 1000.0 < PATIENCE_S + 5
+    began_s = node.clock.now_s
+    with pytest.raises(NodeUnreachableError):
+        lane.fetch(DIRECTORY, str(tmp_path), keep=False)
+    assert PATIENCE_S <= node.clock.now_s - began_s < PATIENCE_S + 5
+    assert node.started == []
+
+
+def test_a_stop_gives_a_silent_node_up_soon(tmp_path: Path) -> None:
+    """Three minutes after the stop, however long it was silent before; the error says what goes
+    on there and what to do. A fetch ends with it."""
+    node, lane = made(lambda doc: [*load(doc), Hold()])
+    stream = lane.run(TASK)
+    next(stream)
+    silent_for(node, 1e9)
+    assert isinstance(next(stream), Unanswered)
+    node.clock.now_s += 600
+    lane.cancel()
+    asked_s = node.clock.now_s
+    with pytest.raises(NodeUnreachableError, match="did not answer for 180 s after the stop") as e:
+        list(stream)
+    assert STOP_PATIENCE_S <= node.clock.now_s - asked_s < STOP_PATIENCE_S + 5
+    assert "goes on" in str(e.value.hint)
+    assert "`sweep cancel`" in str(e.value.hint)
+    with pytest.raises(NodeUnreachableError, match="after the stop"):
+        lane.fetch(DIRECTORY, str(tmp_path), keep=False)
+    assert node.clock.now_s - asked_s < STOP_PATIENCE_S + 5
+    assert node.running() == [DIRECTORY]
+
+
+def test_a_node_that_answers_soon_after_a_stop_is_stopped() -> None:
+    """And one on which nothing was started yet stays so."""
+    node, lane = made(lambda doc: [*load(doc), Hold()])
+    stream = lane.run(TASK)
+    next(stream)
+    silent_for(node, 60)
+    lane.cancel()
+    last = list(stream)[-1]
+    assert isinstance(last, Ended)
+    assert last.outcome is not None
+    assert node.running() == []
+    node, lane = made()
+    silent_for(node, 60)
+    stream = lane.run(TASK)
+    assert isinstance(next(stream), Unanswered)
+    lane.cancel()
+    assert list(stream) == [Ended(None, clean=True, left=())]
+    assert node.started == []
+
+
+def test_a_released_lane_does_not_wait_for_a_silent_node() -> None:
+    """Another lane is to attach."""
+    node, lane = made()
+    node.silent = True
+    stream = lane.run(TASK)
+    next(stream)
+    lane.release()
+    with pytest.raises(NodeUnreachableError):
+        next(stream)
+    assert node.clock.now_s == 1000.0
+
+
+def test_a_fetch_goes_on_after_a_silence(tmp_path: Path) -> None:
+    """Files that had arrived are not fetched again."""
+    node, lane = made()
+    run(lane)
+    taken: list[str] = []
+    fetch = node.fetch
+
+    def first_then_silence(path: str, target: str) -> None:
+        fetch(path, target)
+        taken.append(path)
+        if len(taken) == 1:
+            silent_for(node, 300)
+
+    node.fetch = first_then_silence  # type: ignore[method-assign]
+    fetched(node, lane, tmp_path)
+    assert len(taken) == len(set(taken)) == 5
 
 
 @pytest.mark.parametrize("name", ["agent.json", "outcome.json"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from fakes.sweeps import NODE, Crashed, SmallSweep, crash, small_experiment
 
 from sweep.agent import wire
 from sweep.driver.inline_lanes import InlineLanes
+from sweep.driver.lane import STOP_PATIENCE_S
 from sweep.driver.lanes import LaneLost
 from sweep.model.experiment import Budget
 from sweep.model.plan import Role
@@ -396,6 +398,53 @@ def test_a_node_that_cannot_be_reached_leaves_the_attempt_open(tmp_path: Path) -
     sweep.node.agents[directory].steps = [*measured_all(sweep, 1), Finish()]
     assert sweep.run().exit_code == 0
     assert sweep.node.started == sweep.directories()
+
+
+def test_a_silent_node_is_shown_until_it_answers(tmp_path: Path) -> None:
+    """In the stage that `status` shows, with the time since when; then nothing is lost."""
+    silence: list[float] = []
+
+    def fall_silent() -> None:
+        sweep.node.silent = True
+        silence.append(sweep.clock.now_s)
+        sweep.clock.on_sleep.append(look)
+
+    def look() -> None:
+        stages.append(sweep.database.runs()[-1].stage)
+        sweep.node.silent = sweep.node.silent and sweep.clock.now_s < silence[0] + 600
+
+    stages: list[str] = []
+    broken = by_label({"1 step": lambda doc: [*load(doc), Call(fall_silent), *good(doc)[3:]]})
+    sweep = SmallSweep(tmp_path, broken)
+    assert sweep.run().exit_code == 0
+    since = "2026-01-02T03:04:06.800Z"
+    shown = f"running; local does not answer since {since}, trying again"
+    assert [stage for stage, _ in groupby(stages)] == ["starting", shown, "running"]
+    assert sweep.node.started == sweep.directories()
+
+
+def test_a_stop_while_the_node_is_silent_leaves_the_attempt_open(tmp_path: Path) -> None:
+    """The run ends in minutes and says so; `cancel` or `resume` attaches to the same attempt."""
+    sweep = SmallSweep(tmp_path, by_label({"1 step": lambda doc: [*load(doc), Hold()]}))
+    asked: list[float] = []
+
+    def stop() -> str | None:
+        if len(sweep.node.started) < 2:
+            return None
+        sweep.node.silent = True
+        asked.append(sweep.clock.now_s)
+        return "SIGTERM"
+
+    result = sweep.run(stop=stop)
+    assert result.exit_code == 130
+    assert "did not answer for 180 s after the stop" in str(result.note)
+    assert sweep.clock.now_s - asked[0] < STOP_PATIENCE_S + 10
+    assert sweep.launches() == ["done", "running", "not_run", "not_run"]
+    sweep.node.silent = False
+    assert sweep.run(stop=lambda: "cancel").exit_code == 130
+    assert sweep.node.running() == []
+    assert sweep.launches() == ["done", "interrupted", "not_run", "not_run"]
+    assert sweep.node.started == sweep.directories()[:2]
 
 
 def measured_all(sweep: SmallSweep, position: int) -> list[Step]:

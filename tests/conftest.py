@@ -1,0 +1,28 @@
+"""What tests of real processes need; nothing of it outlives a test, however that ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fakes.launching import Bench
+from fakes.machine import Machine
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    """A machine for sweeps."""
+    machine = Machine(tmp_path)
+    try:
+        yield machine
+    finally:
+        machine.close()
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    """A place for launches by the agent alone."""
+    bench = Bench(tmp_path)
+    yield bench
+    bench.close()
