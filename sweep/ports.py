@@ -126,6 +126,8 @@ class Counters:
     """Root excluded."""
     accepted_tokens: int | None = None
     """Bonus excluded."""
+    cycles_by_accepted: tuple[int, ...] | None = None
+    """Cycles that accepted exactly 0, 1, 2 … draft tokens."""
     cycles_estimated: bool = False
     """Whether `cycles` was derived from other counts because the engine does not report it."""
 

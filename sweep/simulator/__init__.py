@@ -5,6 +5,7 @@ decoding     the cycles of one answer: drawn by seed, paced on an absolute sched
 faults       what can be made to go wrong
 log          lines of the log, as SGLang writes them
 counters     what the server counts over its life
+cycles       what each cycle took, as the probe in a real engine writes it
 api          SGLang's HTTP calls
 main         arguments, load, start
 

@@ -68,6 +68,15 @@ class Phases:
         """Milliseconds of the cycle."""
         return self.draft_ms + self.verify_ms + self.extend_ms + self.other_ms
 
+    def scaled(self, factor: float) -> Phases:
+        """Return the phases of a cycle that takes `factor` times as long."""
+        return Phases(
+            self.draft_ms * factor,
+            self.verify_ms * factor,
+            self.extend_ms * factor,
+            self.other_ms * factor,
+        )
+
 
 @dataclass(frozen=True)
 class Calibration:

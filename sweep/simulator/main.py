@@ -9,14 +9,23 @@ import time
 from dataclasses import replace
 from typing import Dict, List, Optional, Tuple
 
-from sweep.simulator import api, calibration, counters, decoding, faults, log, scheduler
+from sweep.simulator import (
+    api,
+    calibration,
+    counters,
+    cycles,
+    decoding,
+    faults,
+    log,
+    scheduler,
+)
 
 PROFILE_VARIABLE = "EAGLE3_PROFILE"
 OWN_ARGUMENTS = ("calibration", "load-speedup", "seed")
 """Arguments that SGLang has not."""
 DEFAULT_MAX_RUNNING = 48
 DEFAULT_STEPS = 3
-_MODULES = (calibration, counters, decoding, faults, log, scheduler, api)
+_MODULES = (calibration, counters, cycles, decoding, faults, log, scheduler, api)
 
 
 def read_arguments(argv: List[str]) -> Dict[str, str]:
@@ -152,12 +161,13 @@ def _serve(
     faulty: faults.Faults,
     speculation: Optional[calibration.Speculation],
 ) -> None:
-    counts = counters.Counters(
-        speculation,
-        profile=os.environ.get(PROFILE_VARIABLE) == "1",
-        lifetime_cycles=faulty.lifetime_cycles,
-    )
     environment = dict(os.environ)
+    profile = environment.get(PROFILE_VARIABLE) == "1"
+    counts = counters.Counters(speculation, profile=profile, lifetime_cycles=faulty.lifetime_cycles)
+    directory = environment.get(cycles.DIRECTORY_VARIABLE)
+    cycle_log = None
+    if profile and speculation is not None and directory is not None:
+        cycle_log = cycles.CycleLog(directory, speculation, version())
     schedule = scheduler.Scheduler(
         model,
         speculation,
@@ -166,6 +176,7 @@ def _serve(
         seed=arguments.get("seed", "1"),
         max_running=int(arguments.get("max-running-requests", DEFAULT_MAX_RUNNING)),
         chunk_tokens=faulty.chunk_tokens,
+        cycles=cycle_log,
     )
     info = _info(arguments, speculation)
     server = api.Server(port, api.Service(schedule, counts, faulty, info))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from sweep.simulator.calibration import Calibration, Effect, Speculation
+from sweep.simulator.calibration import Calibration, Effect, Phases, Speculation
 from sweep.simulator.counters import Counters
+from sweep.simulator.cycles import CycleLog
 from sweep.simulator.decoding import AcceptedDrafts, count_tokens, noise_factor, words
 
 
@@ -53,6 +55,7 @@ class Scheduler:
         seed: str,
         max_running: int,
         chunk_tokens: int,
+        cycles: Optional[CycleLog] = None,
     ) -> None:
         self._calibration = calibration
         self._speculation = speculation
@@ -60,6 +63,7 @@ class Scheduler:
         self._counters = counters
         self._seed = seed
         self._chunk_tokens = chunk_tokens
+        self._cycles = cycles
         self._slots = threading.Semaphore(max_running)
         self._lock = threading.Lock()
         self._seen: Counter[str] = Counter()
@@ -95,8 +99,7 @@ class Scheduler:
             self._counters.enter(-1)
             self._slots.release()
 
-    def _admit(self, ask: Ask) -> Tuple[int, AcceptedDrafts, float]:
-        """Return cached prompt tokens, the draws of its cycles, and its factor of noise."""
+    def _admit(self, ask: Ask) -> _Admitted:
         prompt_tokens = count_tokens(ask.prompt)
         with self._lock:
             cached = self._cached.get(ask.prompt, 0)
@@ -112,27 +115,61 @@ class Scheduler:
         noise = noise_factor(
             self._calibration.noise_percent, self._seed, self._speculation, admitted
         )
-        return cached, draws, noise
+        return _Admitted(admitted, cached, draws, noise)
 
     def _decode(self, ask: Ask, began_s: float) -> Iterator[Progress]:
-        cached, draws, noise = self._admit(ask)
+        admitted = self._admit(ask)
         prompt_tokens = count_tokens(ask.prompt)
-        answer = _Answer(ask, prompt_tokens, cached, self._speculation)
-        due_s = time.monotonic() + self._calibration.prefill_s(prompt_tokens - cached)
+        answer = _Answer(ask, prompt_tokens, admitted.cached, self._speculation)
+        due_s = time.monotonic() + self._calibration.prefill_s(prompt_tokens - admitted.cached)
         _sleep_until(due_s)
         self._counters.prefilled(prompt_tokens)
         answer.grow(1)
         yield answer.progress(began_s)
-        while not answer.done:
-            phases = self._calibration.phases(
-                self._speculation, self._counters.running, self._effects
-            )
-            due_s += phases.total_ms * noise / 1000.0
-            tokens = answer.cycle(0 if self._speculation is None else draws.draw())
-            if answer.done or answer.pending >= self._chunk_tokens:
-                _sleep_until(due_s)
-                yield answer.progress(began_s)
-            self._counters.cycle(phases, tokens, prompt_tokens + answer.tokens)
+        with self._logged(admitted.number, prompt_tokens + 1):
+            while not answer.done:
+                start_s = due_s
+                phases = self._phases(admitted.noise)
+                due_s += phases.total_ms / 1000.0
+                accepted = 0 if self._speculation is None else admitted.draws.draw()
+                tokens = answer.cycle(accepted)
+                if answer.done or answer.pending >= self._chunk_tokens:
+                    _sleep_until(due_s)
+                    yield answer.progress(began_s)
+                self._counters.cycle(phases, tokens, prompt_tokens + answer.tokens)
+                if self._cycles is not None:
+                    self._cycles.cycle(
+                        admitted.number, start_s, phases,
+                        accepted=accepted, tokens=tokens, last=answer.done,
+                    )  # fmt: skip
+
+    def _phases(self, noise: float) -> Phases:
+        running = self._counters.running
+        return self._calibration.phases(self._speculation, running, self._effects).scaled(noise)
+
+    @contextlib.contextmanager
+    def _logged(self, request: int, context_tokens: int) -> Iterator[None]:
+        """Let the log of cycles know that a request is decoded."""
+        if self._cycles is None:
+            yield
+            return
+        self._cycles.enter(request, context_tokens)
+        try:
+            yield
+        finally:
+            self._cycles.leave(request)
+
+
+@dataclass(frozen=True)
+class _Admitted:
+    """A request that is to be decoded: its number, and what is drawn for it."""
+
+    number: int
+    cached: int
+    """Prompt tokens that are in the cache."""
+    draws: AcceptedDrafts
+    noise: float
+    """Factor on the times of its cycles."""
 
 
 class _Answer:

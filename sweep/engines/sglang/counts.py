@@ -38,11 +38,13 @@ def _first(meta: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 def count(record: RequestRecord) -> Counters:
     """Read the raw counts of one answered request: the server's own, None where it is silent."""
+    histogram = _first(record.meta, HISTOGRAMS)
     return Counters(
         output_tokens=record.output_tokens,
         cycles=record.meta.get(CYCLES),
         drafted_tokens=_first(record.meta, DRAFTED),
         accepted_tokens=_first(record.meta, ACCEPTED),
+        cycles_by_accepted=None if histogram is None else tuple(histogram),
     )
 
 

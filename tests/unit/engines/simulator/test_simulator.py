@@ -159,6 +159,14 @@ def test_counts_are_the_engines_own() -> None:
     assert ENGINE.count(measured(None, None, None)).cycles is None
 
 
+@pytest.mark.parametrize("name", ["spec_accept_histogram", "spec_correct_drafts_histogram"])
+def test_cycles_are_counted_by_what_they_accepted(name: str) -> None:
+    """In both of SGLang's spellings; null where it does not say."""
+    counted = ENGINE.count(record(1, "t", "1", 0.0, meta={name: [3, 2, 0, 1]}))
+    assert counted.cycles_by_accepted == (3, 2, 0, 1)
+    assert ENGINE.count(measured(4, 20, 5)).cycles_by_accepted is None
+
+
 def trial(configuration: Configuration) -> PlannedTrial:
     """A trial of a configuration."""
     return PlannedTrial("t", "c", configuration, WORKLOAD, 1)
