@@ -162,8 +162,8 @@ class Experiment:
     nodes: tuple[NodeSpec, ...] = (NodeSpec(),)
     baseline: bool = True
     axes: Axes = Axes()
-    exclude: tuple[Mapping[str, Scalar], ...] = ()
-    """Each mapping excludes the configurations that match all its keys (axis names,
+    exclude: tuple[Mapping[str, tuple[Scalar, ...]], ...] = ()
+    """Each mapping excludes the configurations that match all its keys by any value (axis names,
     `variant`, or argument names)."""
     objective: Objective = Objective()
     timeouts: Timeouts = Timeouts()

@@ -133,8 +133,8 @@ def _axes(section: SweepSection, resolve: Resolve) -> Axes:
     )
 
 
-def _exclude(entry: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    return ordered({exclude_key(key): value for key, value in entry.items()})
+def _exclude(entry: Mapping[str, tuple[Scalar, ...]]) -> dict[str, tuple[Scalar, ...]]:
+    return ordered({exclude_key(key): values for key, values in entry.items()})
 
 
 def _node(section: NodeSection, resolve: Resolve) -> NodeSpec:

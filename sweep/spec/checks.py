@@ -184,16 +184,17 @@ class Checker:
         for position, entry in enumerate(self.file.exclude):
             if not entry and self._sound("exclude", position):
                 self.tree.add(("exclude", position), "an empty entry excludes everything")
-            for key, value in entry.items():
+            for key, values in entry.items():
                 path = ("exclude", position, key)
                 if exclude_key(key) not in known:
                     hint = suggestion(key, known) or f"axes are {', '.join(known)}"
                     self.tree.add(
                         path, f"`{key}` is not an axis of this sweep", hint=hint, of_key=True
                     )
-                elif exclude_key(key) == "variant" and value not in names:
-                    message = f'there is no variant "{value}"'
-                    self.tree.add(path, message, hint=suggestion(str(value), names))
+                elif exclude_key(key) == "variant":
+                    for value in [value for value in values if value not in names]:
+                        message = f'there is no variant "{value}"'
+                        self.tree.add(path, message, hint=suggestion(str(value), names))
 
     def _together(self) -> None:
         """Each variant may stand once in all of the lists."""

@@ -159,15 +159,13 @@ CountsOrAuto = Annotated[
     _axis_schema(_COUNT, {"const": "auto"}),
 ]
 Arguments = dict[ArgumentName, Argument]
-SweptArguments = dict[
-    ArgumentName,
-    Annotated[
-        tuple[Argument, ...],
-        BeforeValidator(_expand),
-        AfterValidator(_distinct),
-        _axis_schema(_SCALAR),
-    ],
+AxisValues = Annotated[
+    tuple[Argument, ...],
+    BeforeValidator(_expand),
+    AfterValidator(_distinct),
+    _axis_schema(_SCALAR),
 ]
+SweptArguments = dict[ArgumentName, AxisValues]
 Environment = dict[VariableName, Variable]
 OptionalText = Annotated[Text | None, OrNone]
 

@@ -140,8 +140,11 @@ class _Planner:
             position
             for position, entry in enumerate(self._experiment.exclude)
             if all(
-                _same(value, _value(asked, key)) or _same(value, _value(judged, key))
-                for key, value in entry.items()
+                any(
+                    _same(value, _value(asked, key)) or _same(value, _value(judged, key))
+                    for value in values
+                )
+                for key, values in entry.items()
             )
         ]
         for position in hits:
@@ -177,7 +180,8 @@ class _Planner:
     def plan(self) -> Plan:
         """Return what was collected as a plan."""
         unmatched = [
-            f"exclude {dict(entry)} matches no configuration" for entry in self._unmatched.values()
+            f"exclude {_shown(entry)} matches no configuration"
+            for entry in self._unmatched.values()
         ]
         launches, placed = self._placed()
         return Plan(
@@ -293,6 +297,12 @@ def _value(configuration: Configuration, key: str) -> Scalar | None:
         "num_draft_tokens": configuration.num_draft_tokens,
         "variant": configuration.variant,
     }.get(key)
+
+
+def _shown(entry: Mapping[str, Sequence[Scalar]]) -> str:
+    """Return an entry of `exclude` as it may stand in the file."""
+    several = {key: list(values) if len(values) > 1 else values[0] for key, values in entry.items()}
+    return str(several)
 
 
 def _same(one: Scalar, other: Scalar | None) -> bool:

@@ -15,6 +15,7 @@ from pydantic_core import core_schema
 from sweep.model.experiment import Objective, Profile, Repeats, Timeouts, Workload
 from sweep.spec.fields import (
     Arguments,
+    AxisValues,
     Choice,
     Counts,
     CountsOrAuto,
@@ -29,7 +30,6 @@ from sweep.spec.fields import (
 )
 from sweep.spec.prompt_sets import PROMPT_SETS
 from sweep.spec.scalars import (
-    Argument,
     Boolean,
     Duration,
     Name,
@@ -308,7 +308,7 @@ class ExperimentFile(Section):
         True, description="Also measure without speculation, first and last of each arm."
     )
     sweep: SweepSection = Field(SweepSection(), description="What is varied.")
-    exclude: tuple[dict[Text, Argument], ...] = Field(
+    exclude: tuple[dict[Text, AxisValues], ...] = Field(
         (), description="Combinations to leave out: those that match every key of an entry."
     )
     workloads: Annotated[tuple[WorkloadSection, ...], NonEmpty] = Field(

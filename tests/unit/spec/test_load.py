@@ -113,7 +113,7 @@ def test_a_full_file_becomes_an_experiment() -> None:
                 ),
             ),
         ),
-        exclude=({"batch-size": 512, "num_steps": 2},),
+        exclude=({"batch-size": (512,), "num_steps": (2,)},),
         workloads=(
             Workload(
                 name="files",
@@ -291,6 +291,7 @@ SEMANTIC = [
     ("name: small", "name: small\nobjective: {constraints: [{metric: speedup}]}", "nothing", 2),
     ("name: small", "name: small\nexclude: [{}]", "excludes everything", 2),
     ("name: small", "name: small\nexclude: [{variant: fast}]", 'no variant "fast"', 2),
+    ("name: small", "name: small\nexclude: [{variant: [default, x]}]", 'no variant "x"', 2),
     ("name: small", "name: small\nsweep: {num_steps: []}", "empty axis", 2),
     ("name: small", "name: small\nsweep: {num_steps: [1, 1]}", "twice", 2),
     ("name: small", "name: small\nsweep: {num_steps: 0}", "greater than or equal to 1", 2),

@@ -162,6 +162,24 @@ def test_exclude_removes_what_matches_all_keys() -> None:
     assert planned.notes == ("exclude {'num_steps': 9} matches no configuration",)
 
 
+def test_exclude_takes_several_values_of_a_key() -> None:
+    """A list or a span of an axis matches by any of its values."""
+    sweep = "sweep={num_steps: {from: 1, to: 6}, nccl: {ll: {A: 1}, tuned: {A: 2}}}"
+    spans = "exclude=[{variant: [ll, tuned], num_steps: {from: 3, to: 6}}]"
+    planned = plan(SMALL, sweep, spans)
+    kept = [
+        (trial.configuration.num_steps, trial.configuration.variant)
+        for launch in planned.launches
+        if launch.role is Role.MAIN
+        for trial in launch.trials[:1]
+    ]
+    default = [(steps, "default") for steps in range(1, 7)]
+    assert kept == [*default, (1, "ll"), (2, "ll"), (1, "tuned"), (2, "tuned")]
+    assert planned.excluded == 8
+    unmatched = plan(SMALL, sweep, "exclude=[{num_steps: [8, 9]}]")
+    assert unmatched.notes == ("exclude {'num_steps': [8, 9]} matches no configuration",)
+
+
 def test_an_arm_without_configurations_has_no_baseline() -> None:
     """A baseline that nothing is compared with is not worth a load."""
     planned = plan(

@@ -31,7 +31,7 @@ sweep:
   args: {p: [0.1, 0.2], q: {from: 1, to: 3}}
   nccl: {default: {}, ll: {NCCL_PROTO: LL}}
   variants: {v: {env: {E: 1}, unset: [F], args: {g: false}, draft_model: d}}
-exclude: [{num_steps: 1, p: 0.1}]
+exclude: [{num_steps: {from: 1, to: 2}, p: [0.1, 0.2]}, {num_steps: 1}]
 workloads:
   - {name: a, prompt_set: code, concurrency: [1, 8], repeats: {min: 2, max: 4}}
   - {name: b, prompts: [x, {id: y, prompt: z}], max_tokens: 8}
