@@ -87,6 +87,10 @@ class EngineFacts:
     """First line that the engine's version command printed; None: it said nothing."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """The JSON object that the command printed after it, for the engine's own rules."""
+    gpu_capabilities: tuple[str, ...] = ()
+    """CUDA compute capabilities of the GPUs asked for, such as "12.0"."""
+    architectures: Mapping[str, str] = field(default_factory=dict)
+    """Model as the file names it → its architecture, by its config."""
 
 
 @dataclass(frozen=True)

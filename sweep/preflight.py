@@ -45,9 +45,19 @@ class Facts:
 
     @property
     def engine(self) -> EngineFacts:
-        """What the engine's version command said, for the engine's rules."""
+        """What the engine's rules depend on."""
         version = self.answer.get("version") or {}
-        return EngineFacts(self.engine_version, version.get("details") or {})
+        capabilities = {gpu.get("compute_capability") for gpu in self.gpus}
+        configs = {
+            name: model["config"].get("architecture")
+            for name, model in (self.answer.get("models") or {}).items()
+        }
+        return EngineFacts(
+            self.engine_version,
+            version.get("details") or {},
+            tuple(sorted(text for text in capabilities if text)),
+            {name: text for name, text in configs.items() if text},
+        )
 
     @property
     def files(self) -> Mapping[str, Mapping[str, Any] | None]:

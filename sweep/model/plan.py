@@ -40,6 +40,8 @@ class Configuration:
         """A short name for people, unique within a sweep together with the swept arguments."""
         if self.is_baseline:
             parts = ["baseline"]
+        elif self.num_steps is None:
+            parts = [f"{self.algorithm}, {self.num_draft_tokens} tokens"]
         else:
             parts = [f"{self.num_steps} step{'' if self.num_steps == 1 else 's'}"]
             if self.topk not in (None, 1):

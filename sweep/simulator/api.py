@@ -242,33 +242,36 @@ class Chat(Shape):
 
     def __init__(self, values: Json) -> None:
         self._usage = bool((values.get("stream_options") or {}).get("include_usage"))
-        self._meta = bool(values.get("return_meta_info"))
+        self._details = bool(values.get("return_spec_tokens_details"))
         self._model = str(values.get("model", ""))
 
     def events(self, part: Progress, usage: bool) -> Iterator[Json]:
-        """Yield the new text; at the end the finish reason, and the usage if it was asked for."""
+        """Yield the new text; at the end the finish reason, then the counts of speculation and the
+        usage, each if it was asked for."""
         yield self._object("chat.completion.chunk", {"delta": {"content": part.piece}}, None)
         if part.done:
-            last: Json = {"delta": {}}
-            if self._meta and usage:
-                last["meta_info"] = part.meta
-            yield self._object("chat.completion.chunk", last, "length")
+            yield self._object("chat.completion.chunk", {"delta": {}}, "length")
+            if self._details and usage and part.speculative:
+                yield {**self._object("chat.completion.chunk", None, None), **_details(part)}
             if self._usage and usage:
                 yield {**self._object("chat.completion.chunk", None, None), **_usage(part)}
 
     def whole(self, part: Progress, usage: bool) -> Json:
         """Return the message and the usage."""
         choice: Json = {"message": {"role": "assistant", "content": part.text}}
-        if self._meta and usage:
-            choice["meta_info"] = part.meta
         return {
             **self._object("chat.completion", choice, "length"),
+            **(_details(part) if self._details and usage and part.speculative else {}),
             **(_usage(part) if usage else {}),
         }
 
     def _object(self, kind: str, choice: Optional[Json], finish: Optional[str]) -> Json:
         choices = [] if choice is None else [{"index": 0, **choice, "finish_reason": finish}]
         return {"id": "simulated", "object": kind, "model": self._model, "choices": choices}
+
+
+def _details(part: Progress) -> Json:
+    return {"sglext": {"spec_tokens_details": part.speculative}}
 
 
 def _usage(part: Progress) -> Json:

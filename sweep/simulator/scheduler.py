@@ -36,6 +36,8 @@ class Progress:
     done: bool
     meta: Dict[str, Any]
     """SGLang's meta_info."""
+    speculative: Dict[str, Any]
+    """What of it counts speculation; empty before the end, and without speculation."""
 
 
 class Scheduler:
@@ -222,10 +224,11 @@ class _Answer:
             "completion_tokens": self.tokens,
             "cached_tokens": self._cached,
         }
+        speculative = self._speculative() if self.done else {}
         if self.done:
             meta["e2e_latency"] = time.monotonic() - began_s
-            meta.update(self._speculative())
-        return Progress(self._text, piece, self.tokens, self.done, meta)
+            meta.update(speculative)
+        return Progress(self._text, piece, self.tokens, self.done, meta, speculative)
 
     def _speculative(self) -> Dict[str, Any]:
         if self._speculation is None:

@@ -36,6 +36,7 @@ RESERVED = {
     "host": "sweep serves on 127.0.0.1",
     "port": "sweep chooses the port of every launch",
     "enable-metrics": "sweep always sets it",
+    "enable-cache-report": "sweep always sets it",
     "config": "write its arguments into engine.args: what a file of the node says is not compared",
     "api-key": "sweep's requests carry no key, and the server listens on 127.0.0.1 only",
     "admin-api-key": "sweep's requests carry no key, and the server listens on 127.0.0.1 only",
@@ -44,8 +45,16 @@ RESERVED = {
     "speculative-num-steps": "use sweep.num_steps",
     "speculative-eagle-topk": "use sweep.topk",
     "speculative-num-draft-tokens": "use sweep.num_draft_tokens",
+    "speculative-adaptive": "it changes the steps while it runs: sweep measures each",
+    "speculative-adaptive-config": "it changes the steps while it runs: sweep measures each",
 }
 """Flags that the file must not set, and what to do instead."""
+
+GRAPH_LIMITS = ("cuda-graph-max-bs", "cuda-graph-max-bs-decode")
+"""The largest batch that CUDA graphs are captured for, up to 0.5.13 and since."""
+
+INVENTED_ACCEPTANCE = ("SGLANG_SIMULATE_ACC_LEN", "SIMULATE_ACC_LEN")
+"""Variables that replace what the drafter achieves by a given length, since 0.5.3 and before."""
 
 
 def full_name(name: str) -> str:
@@ -146,13 +155,14 @@ def server_from(
 ) -> ServerCommand:
     """Return the command that begins with `start` and goes on with the port and every flag."""
     head = (*start, "--port", "0")
-    env = environment(configuration, experiment)
+    env = dict.fromkeys(INVENTED_ACCEPTANCE) | environment(configuration, experiment)
     return ServerCommand(
         argv=(
             *head,
             "--model-path",
             experiment.engine.model,
             "--enable-metrics",
+            "--enable-cache-report",
             *_flags(merged(configuration, experiment)),
             *_speculation(configuration, experiment),
         ),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from sweep.engines.given import given_arguments
-from sweep.engines.sglang import arguments, speculation
+from sweep.engines.sglang import arguments, compatibility, known, speculation
+from sweep.engines.sglang.compatibility import Case
 from sweep.model.errors import Problem
-from sweep.model.experiment import Experiment
+from sweep.model.experiment import Experiment, Scalar
 from sweep.model.plan import Configuration
 from sweep.ports import EngineFacts, Judged
 
@@ -18,6 +20,7 @@ def problems(experiment: Experiment) -> tuple[Problem, ...]:
         *argument_problems(experiment),
         *_engine_problems(experiment),
         *api_problems(experiment),
+        *simulated_acceptance(experiment),
     )
 
 
@@ -85,31 +88,87 @@ def api_problems(experiment: Experiment) -> Iterator[Problem]:
 
 
 def _limit_problems(experiment: Experiment) -> Iterator[Problem]:
-    """A server that runs fewer requests than are sent would have its queue measured."""
+    """A server that runs fewer requests than are sent would have its queue measured; one that
+    captured graphs for fewer runs the others without, which is slower."""
     needed = arguments.largest_concurrency(experiment)
     for where, path, written, value in given_arguments(experiment):
-        if arguments.full_name(written) != "max-running-requests":
-            continue
-        if not isinstance(value, int) or isinstance(value, bool) or value < needed:
+        name = arguments.full_name(written)
+        if name == "max-running-requests" and not _at_least(value, needed):
             yield Problem(
-                f"{where}: max-running-requests {value} is less than the largest concurrency, "
-                f"{needed}: requests would wait, and the queue would be measured",
+                f"{where}: {name} {value} is less than the largest concurrency, {needed}: "
+                "requests would wait, and the queue would be measured",
                 hint="leave it out: sweep sets it alike for every launch",
+                path=path,
+            )
+        if name in arguments.GRAPH_LIMITS and not _at_least(value, needed):
+            yield Problem(
+                f"{where}: {name} {value} is less than the largest concurrency, {needed}: "
+                "larger batches would run without CUDA graphs",
+                hint=f"give {needed} or more",
                 path=path,
             )
 
 
+def _at_least(value: Scalar, needed: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= needed
+
+
+def simulated_acceptance(experiment: Experiment) -> Iterator[Problem]:
+    """Yield environments that make the server invent how many tokens are accepted."""
+    places: list[tuple[tuple[str, ...], Mapping[str, str | None]]] = [
+        (("engine", "env"), experiment.engine.env)
+    ]
+    places += [(("sweep", "variants", v.name, "env"), v.env) for v in experiment.axes.variants]
+    for path, env in places:
+        for name in arguments.INVENTED_ACCEPTANCE:
+            if env.get(name) is not None:
+                yield Problem(
+                    f"{name} makes the server invent how many tokens are accepted",
+                    hint="remove it: sweep makes sure that it is unset",
+                    path=(*path, name),
+                )
+
+
 def judge(
-    configuration: Configuration,
-    experiment: Experiment,
-    known: EngineFacts | None,  # noqa: ARG001
+    configuration: Configuration, experiment: Experiment, facts: EngineFacts | None
 ) -> Judged:
     """Return what the server would run for a configuration, or why it cannot."""
-    if configuration.algorithm is None:
-        return Judged(speculation.baseline(configuration))
-    reason = speculation.missing_draft(configuration, experiment)
-    if reason is not None:
-        return Judged(configuration, reason=reason)
-    if configuration.algorithm == speculation.NGRAM:
-        return speculation.ngram(configuration)
-    return speculation.sized(configuration)
+    if configuration.is_baseline:
+        judged = Judged(speculation.baseline(configuration))
+    elif configuration.algorithm == speculation.NGRAM:
+        judged = speculation.ngram(configuration)
+    else:
+        judged = speculation.sized(configuration)
+    if judged.reason is not None:
+        return judged
+    case = Case(
+        judged.configuration,
+        arguments.merged(judged.configuration, experiment),
+        arguments.environment(configuration, experiment),
+        arguments.draft_model_of(configuration, experiment),
+        known.read(_facts_of(configuration, experiment, facts), experiment.engine.model),
+    )
+    reason = compatibility.reason(case) or _uncounted(case, experiment)
+    notes = [*filter(None, [judged.note]), *compatibility.notes(case)]
+    return replace(judged, reason=reason, note="; ".join(notes) or None)
+
+
+def _facts_of(
+    configuration: Configuration, experiment: Experiment, facts: EngineFacts | None
+) -> EngineFacts | None:
+    """Return what is known of the SGLang of a configuration: a variant may bring another one,
+    and the node was asked for the engine's own."""
+    own = arguments.variant_of(configuration, experiment).python
+    return facts if own in (None, arguments.python_of(experiment)) else None
+
+
+def _uncounted(case: Case, experiment: Experiment) -> str | None:
+    """A chat that streams carries no counts in older versions, and nobody could tell whether the
+    draft was used."""
+    chats = any(workload.api == "chat" for workload in experiment.workloads)
+    if case.configuration.is_baseline or not chats or not case.known.before(0, 5, 20):
+        return None
+    return (
+        f"answers of api: chat carry no counts of speculation in {case.known.name} (0.5.20 and "
+        "newer do): use api: native"
+    )

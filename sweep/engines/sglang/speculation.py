@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sweep.engines.sglang import arguments
-from sweep.model.experiment import Experiment
 from sweep.model.plan import Configuration
 from sweep.ports import Judged
 
@@ -32,19 +31,6 @@ def largest_pool(steps: int, topk: int) -> int:
     more fails with "selected index k out of range" when the graphs are captured.
     """
     return 1 + topk + (steps - 1) * topk**2
-
-
-def missing_draft(configuration: Configuration, experiment: Experiment) -> str | None:
-    """Return why a configuration cannot run without a draft model; None: it has one, or needs
-    none."""
-    if configuration.algorithm not in ("EAGLE3", "STANDALONE"):
-        return None
-    if arguments.draft_model_of(configuration, experiment) is not None:
-        return None
-    return (
-        f"{configuration.algorithm} needs a draft model: without one SGLang loads the target twice "
-        "and crashes"
-    )
 
 
 def sized(configuration: Configuration) -> Judged:

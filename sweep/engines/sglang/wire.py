@@ -43,7 +43,8 @@ def _chat(workload: Workload, prompt: Prompt, max_tokens: int) -> dict[str, Any]
         "ignore_eos": workload.ignore_eos,
         "stream": True,
         "stream_options": {"include_usage": True},
-        "return_meta_info": True,
+        # 0.5.20 and newer; older ones have no counts for chat that streams.
+        "return_spec_tokens_details": True,
     }
 
 
@@ -59,15 +60,19 @@ def _generate(text: str, max_tokens: int, temperature: float, ignore_eos: bool) 
 def answer(api: str) -> Answer:
     """Return where things stand in the answers; SGLang's own call counts in every chunk."""
     if api == "chat":
-        meta: KeyPath = ["choices", 0, "meta_info"]
+        details: KeyPath = ["sglext", "spec_tokens_details"]
         return Answer(
-            text_at=[["choices", 0, "delta", "content"], ["choices", 0, "message", "content"]],
+            text_at=[
+                ["choices", 0, "delta", "content"],
+                ["choices", 0, "delta", "reasoning_content"],
+                ["choices", 0, "message", "content"],
+            ],
             output_tokens_at=[["usage", "completion_tokens"]],
             input_tokens_at=[["usage", "prompt_tokens"]],
             cached_tokens_at=[["usage", "prompt_tokens_details", "cached_tokens"]],
-            meta_at={name: [*meta, name] for name in counts.META},
+            meta_at={name: [*details, name] for name in counts.META},
         )
-    meta = ["meta_info"]
+    meta: KeyPath = ["meta_info"]
     return Answer(
         text_at=[["text"]],
         output_tokens_at=[[*meta, "completion_tokens"]],

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from sweep.engines.sglang import rules as sglang
-from sweep.engines.sglang import speculation
 from sweep.engines.simulator import arguments
 from sweep.model.errors import Problem
 from sweep.model.experiment import Experiment
@@ -55,9 +54,7 @@ def _engine_problems(experiment: Experiment) -> Iterator[Problem]:
 
 def judge(configuration: Configuration, experiment: Experiment) -> Judged:
     """Return what the server would run for a configuration, or why it cannot."""
-    if configuration.algorithm is None and configuration.num_steps is None:
-        return Judged(speculation.baseline(configuration))
-    algorithm = configuration.algorithm or arguments.DEFAULT_ALGORITHM
-    resolved = replace(configuration, algorithm=algorithm)
-    reason = speculation.missing_draft(resolved, experiment)
-    return speculation.sized(resolved) if reason is None else Judged(resolved, reason=reason)
+    if not (configuration.is_baseline and configuration.num_steps is None):
+        algorithm = configuration.algorithm or arguments.DEFAULT_ALGORITHM
+        configuration = replace(configuration, algorithm=algorithm)
+    return sglang.judge(configuration, experiment, None)

@@ -79,7 +79,7 @@ def test_command_lines_differ_in_speculation_alone() -> None:
     drafting = ENGINE.server(judged(2).configuration, EXPERIMENT)
     assert baseline.argv[baseline.port_at - 1 :] == (
         "--port", "0", "--model-path", "target", "--enable-metrics",
-        "--max-running-requests", "48", "--tp-size", "8",
+        "--enable-cache-report", "--max-running-requests", "48", "--tp-size", "8",
     )  # fmt: skip
     shared = baseline.argv[:-2]
     assert drafting.argv == (
@@ -89,7 +89,8 @@ def test_command_lines_differ_in_speculation_alone() -> None:
         "--speculative-num-draft-tokens", "3",
     )  # fmt: skip
     tuned = ENGINE.server(replace(judged(2).configuration, variant="ll"), EXPERIMENT)
-    assert (tuned.env, tuned.unset) == ({"NCCL_PROTO": "LL"}, ("A",))
+    assert tuned.env == {"NCCL_PROTO": "LL"}
+    assert tuned.unset == ("SGLANG_SIMULATE_ACC_LEN", "SIMULATE_ACC_LEN", "A")
     assert tuned.argv == drafting.argv
 
 
