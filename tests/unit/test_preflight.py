@@ -13,7 +13,7 @@ from fakes.sweeps import small_experiment
 
 from sweep.model.errors import ClaimHeldError, NodeError, UnusableError
 from sweep.model.experiment import NodeSpec
-from sweep.ports import Completed, Node
+from sweep.ports import Completed, EngineFacts, Node
 from sweep.preflight import (
     Facts,
     _asked_gpus,
@@ -194,3 +194,21 @@ def test_every_node_is_asked_and_every_error_told() -> None:
     nodes["a"].programs = nodes["b"].programs
     two = small_experiment(nodes=experiment.nodes[:2])
     assert [each.node for each in inspect_all(two, FakeEngine(), factories)] == ["a", "b"]
+
+
+def test_an_engines_rules_get_what_the_node_said() -> None:
+    """Its version, what it printed beside that, the GPUs asked for, and the models' kinds."""
+    version = {"line": "sglang 0.5.23", "returncode": 0, "details": {"flags": {"port": None}}}
+    models = {
+        "target": {"kind": "missing", "config": {"architecture": "LlamaForCausalLM"}},
+        "draft": {"kind": "missing", "config": {}},
+    }
+    first, second = ({**gpu, "compute_capability": "12.0"} for gpu in (GPU, OTHER_GPU))
+    known = facts(first, second, version=version, models=models).engine
+    assert known == EngineFacts(
+        version="sglang 0.5.23",
+        details={"flags": {"port": None}},
+        gpu_capabilities=("12.0",),
+        architectures={"target": "LlamaForCausalLM"},
+    )
+    assert facts(GPU, version=None).engine == EngineFacts()
