@@ -10,7 +10,8 @@ SUFFIX = "-rehearsal"
 MAX_TOKENS = 150
 """Of an answer: some 70 cycles, enough for the simulated acceptance to be within 1 %."""
 PROMPTS = 2
-"""Of a workload: intervals resample by prompt. More streams than prompts repeat them."""
+"""Of a workload, or one for each stream: intervals resample by prompt, and equal prompts at one
+time would share a cache."""
 
 
 def rehearsal(experiment: Experiment) -> Experiment:
@@ -28,7 +29,7 @@ def _shortened(workload: Workload) -> Workload:
     chat = workload.api == "chat" or any(prompt.messages for prompt in workload.prompts)
     return replace(
         workload,
-        prompts=workload.prompts[:PROMPTS],
+        prompts=workload.prompts[: max(PROMPTS, *workload.concurrency)],
         max_tokens=min(MAX_TOKENS, workload.max_tokens),
         ignore_eos=True,
         repeats=Repeats(2, 2, workload.repeats.relative_ci),

@@ -38,10 +38,13 @@ def test_the_simulator_stands_in_for_the_engine() -> None:
 
 
 def test_answers_and_repeats_are_shortened() -> None:
-    """Every concurrency is tried, with two prompts, two windows and 150 tokens."""
-    (workload,) = rehearsal(small_experiment(workloads=(LONG,))).workloads
+    """Every concurrency is tried, with two windows, 150 tokens and two prompts, or as many as
+    there are streams."""
+    single = replace(LONG, name="single", concurrency=(1,))
+    workload, other = rehearsal(small_experiment(workloads=(LONG, single))).workloads
     assert workload.concurrency == (1, 8)
-    assert len(workload.prompts) == 2
+    assert len(workload.prompts) == 8
+    assert len(other.prompts) == 2
     assert (workload.max_tokens, workload.ignore_eos) == (150, True)
     assert workload.repeats == Repeats(2, 2, 0.02)
 
