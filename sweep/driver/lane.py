@@ -139,6 +139,8 @@ class Lane:
                 if silent_s is None:
                     silent_s = self._clock.monotonic_s()
                     yield Unanswered(error.message)
+                if self._released.is_set():
+                    return
                 self._bear(error, silent_s)
             else:
                 return
@@ -164,9 +166,7 @@ class Lane:
             self._clock.sleep(_POLL_S)
 
     def _bear(self, error: NodeUnreachableError, silent_s: float) -> None:
-        """Return to try the node again; raise when it was silent for too long or on release."""
-        if self._released.is_set():
-            raise error
+        """Return to try the node again; raise when it was silent for too long."""
         now_s = self._clock.monotonic_s()
         if self._cancelled.is_set() and now_s - self._cancelled_s >= STOP_PATIENCE_S:
             raise NodeUnreachableError(

@@ -306,10 +306,10 @@ class SweepRun:
 
     def _note_silence(self, name: str, lane: _LaneState, event: LanesEvent) -> None:
         now = self._clock.utc()
-        if isinstance(event, Unanswered):
+        if isinstance(event, Unanswered) and lane.silent_since is None:
             lane.silent_since = now
             print(f"{now} {name} does not answer, trying again: {event.message}")
-        elif lane.silent_since is None or isinstance(event, LaneLost):
+        elif lane.silent_since is None or isinstance(event, (Unanswered, LaneLost)):
             return
         else:
             lane.silent_since = None

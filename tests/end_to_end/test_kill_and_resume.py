@@ -117,7 +117,7 @@ def test_driver_with_ray_killed_in_load_in_a_window_and_before_the_stop(machine:
         "--rate 2000",
         s1="--unready 12",
         s2=slow,
-        s3="--ignore-term",  # the stop takes 20 s
+        s3="--term-after 8",  # so long the stop takes
     )
     before: Lines = {}
     arguments: tuple[object, ...] = ("submit", file, "--new")

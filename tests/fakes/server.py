@@ -59,6 +59,7 @@ def options(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     add("--flood", type=int, default=0, help="bytes written to each of stdout and stderr")
     add("--grandchild", choices=("same-group", "own-session"), help="ignores SIGTERM, holds port")
     add("--ignore-term", action="store_true")
+    add("--term-after", type=float, help="seconds from SIGTERM to the end")
     add("--dump", metavar="FILE", help="write argv, environment and pid as JSON")
     # Requests
     add("--hang-generate", action="store_true", help="generation never answers, health does")
@@ -511,6 +512,8 @@ def main() -> None:
     fault, engine_args = options(sys.argv[1:])
     if fault.ignore_term:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if fault.term_after is not None:
+        signal.signal(signal.SIGTERM, lambda *_: later(fault.term_after, os._exit, 0))
     if fault.dump:
         dump(fault.dump)
     if fault.exit_at is not None:
