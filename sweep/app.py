@@ -34,6 +34,7 @@ from sweep.spec.estimate import estimate
 from sweep.spec.load import decode_text, load_experiment
 from sweep.spec.plan import make_plan
 from sweep.spec.rehearsal import rehearsal
+from sweep.spec.rendering import rendered
 from sweep.store.directory import (
     DRIVER_LOG,
     EXPERIMENT_FILE,
@@ -69,6 +70,8 @@ class Loaded:
 class Planned:
     """A plan with the facts of the nodes that went into its identities, in the file's order."""
 
+    experiment: Experiment
+    """With its prompts as the engine renders them."""
     plan: Plan
     facts: tuple[Facts, ...]
 
@@ -132,7 +135,20 @@ def read_prompts(path: Path) -> str:
 def plan(experiment: Experiment, environment: Mapping[str, str]) -> Planned:
     """Ask the nodes for what identities need, and plan."""
     facts = _inspect(experiment, environment)
-    return Planned(plan_for(experiment, facts), facts)
+    asked = rendered_by(experiment, facts)
+    return Planned(asked, plan_for(asked, facts), facts)
+
+
+def rendered_by(experiment: Experiment, facts: Sequence[Facts]) -> Experiment:
+    """Return the experiment with its prompts as the nodes' tokenizers render them; raises
+    UnusableError when they do not agree."""
+    first, *others = (each.engine.details.get("token_ids") or {} for each in facts)
+    if any(other != first for other in others):
+        raise UnusableError(
+            "the nodes' tokenizers render the prompts differently: it is not the same model",
+            hint="the same engine and the same model files on every node; nothing was started",
+        )
+    return rendered(experiment, first)
 
 
 def plan_for(experiment: Experiment, facts: Sequence[Facts]) -> Plan:
@@ -185,7 +201,7 @@ def prepare(loaded: Loaded, planned: Planned, results: Path, *, new: bool) -> Pr
             database = SweepDb.open(directory)
         try:
             change = database.set_plan(
-                loaded.experiment,
+                planned.experiment,
                 planned.plan,
                 {
                     each.node: NodeRow(each.engine_version, workdir=each.workdir)

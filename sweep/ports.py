@@ -86,7 +86,9 @@ class EngineFacts:
     version: str | None = None
     """First line that the engine's version command printed; None: it said nothing."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """The JSON object that the command printed after it, for the engine's own rules."""
+    """The JSON object that the command printed after it, for the engine's own rules. For everybody:
+    `token_ids`, the prompts of a workload by its name as the engine's tokenizer renders them, and
+    `rendering_error`, why it could not."""
     gpu_capabilities: tuple[str, ...] = ()
     """CUDA compute capabilities of the GPUs asked for, such as "12.0"."""
     architectures: Mapping[str, str] = field(default_factory=dict)
@@ -170,6 +172,10 @@ class Engine(Protocol):
     def version_argv(self, experiment: Experiment) -> tuple[str, ...]:
         """A command on the node whose first line of output names the engine's version; a JSON
         object on its last line becomes `EngineFacts.details`."""
+        ...
+
+    def version_input(self, experiment: Experiment) -> Mapping[str, Any]:
+        """What that command is given on standard input, as JSON."""
         ...
 
     def document(self, experiment: Experiment) -> EngineDoc:

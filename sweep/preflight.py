@@ -129,6 +129,7 @@ def inspect(node: Node, spec: NodeSpec, experiment: Experiment, engine: Engine) 
             "workdir": home,
             "paths": list(paths),
             "version_argv": list(engine.version_argv(experiment)),
+            "version_input": dict(engine.version_input(experiment)),
             "env": dict(experiment.engine.env),
             **asdict(engine.installation(experiment)),
         }
@@ -181,6 +182,12 @@ def problems(facts: Facts) -> list[str]:
     if version and version.get("returncode") != 0:
         said = version.get("error") or version.get("line") or f"exit {version.get('returncode')}"
         found.append(f"the server's program cannot be run on node {facts.node}: {said}")
+    rendering_error = facts.engine.details.get("rendering_error")
+    if rendering_error:
+        found.append(
+            f"the engine's tokenizer cannot render the prompts on node {facts.node}: "
+            f"{rendering_error}"
+        )
     if answer.get("gpu_error"):
         found.append(f"nvidia-smi fails on node {facts.node}: {answer['gpu_error']}")
     elif spec.gpus is not None and len(facts.gpus) != len(spec.gpus):

@@ -23,16 +23,18 @@ Environment = Dict[str, str]
 def inspect(asked: Dict[str, Any]) -> Dict[str, Any]:
     """Return the facts.
 
-    `asked` may hold workdir, paths, version_argv, the server's env (null: unset), models with
-    from_hub, and package with pythons. Groups are asked at the same time; one that fails is null,
-    and `unknown` says why. How fast storage reads is measured afterwards, alone.
+    `asked` may hold workdir, paths, version_argv with version_input, the server's env (null:
+    unset), models with from_hub, and package with pythons. Groups are asked at the same time; one
+    that fails is null, and `unknown` says why. How fast storage reads is measured afterwards.
     """
     user = procs.user_name(os.geteuid())
     environment = _environment(asked.get("env") or {})
     pythons = asked.get("pythons") or []
     groups: Dict[str, Callable[[], Any]] = {
         "gpu": _gpu_facts,
-        "version": lambda: _version(asked.get("version_argv"), environment),
+        "version": lambda: _version(
+            asked.get("version_argv"), asked.get("version_input"), environment
+        ),
         "models": lambda: models.inspect(
             asked.get("models") or [], bool(asked.get("from_hub")), environment
         ),
@@ -147,14 +149,17 @@ def path_facts(path: str) -> Optional[Dict[str, Any]]:
     return {"size": size, "mtime_ns": newest, "kind": "directory"}
 
 
-def _version(argv: Optional[List[str]], environment: Environment) -> Optional[Dict[str, Any]]:
-    """Run the engine's version command: its first line, and a JSON object on its last."""
+def _version(
+    argv: Optional[List[str]], given: Any, environment: Environment
+) -> Optional[Dict[str, Any]]:
+    """Run the engine's version command, with JSON on its standard input: its first line, and a
+    JSON object on its last."""
     if not argv:
         return None
     try:
         done = subprocess.run(
             argv,
-            stdin=subprocess.DEVNULL,
+            input=json.dumps(given).encode(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             timeout=_VERSION_TIMEOUT_S,

@@ -206,7 +206,7 @@ def _configuration(configuration: Configuration, experiment: Experiment) -> _Row
 
 
 def _workload(workload: Workload) -> _Row:
-    prompts = [(prompt.text, prompt.messages) for prompt in workload.prompts]
+    prompts = [(prompt.text, prompt.messages, prompt.token_ids) for prompt in workload.prompts]
     return {"workload": workload.name, "prompt_hash": identity(prompts)}
 
 

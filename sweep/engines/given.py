@@ -1,9 +1,10 @@
-"""Where an experiment file gives engine arguments: the same for every engine."""
+"""What an experiment file gives an engine, and may give it wrongly: the same for every engine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sweep.model.errors import Problem
 from sweep.model.experiment import Experiment, Scalar
 
 
@@ -21,3 +22,14 @@ def given_arguments(
     for name, values in experiment.axes.args.items():
         for value in values:
             yield "sweep.args", ("sweep", "args", name), name, value
+
+
+def unsendable_messages(experiment: Experiment) -> Iterator[Problem]:
+    """Yield workloads whose messages only chat takes, for engines that are sent plain text."""
+    for position, workload in enumerate(experiment.workloads):
+        if workload.api != "chat" and any(prompt.messages for prompt in workload.prompts):
+            yield Problem(
+                f"workload {workload.name!r}: messages cannot be sent by api: {workload.api}",
+                hint="api: chat",
+                path=("workloads", position, "api"),
+            )

@@ -8,8 +8,9 @@ arguments is not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from sweep.agent.wire import Answer, EngineDoc, Outcome, Request, RequestRecord
 from sweep.engines.sglang.speculation import MAX_DRAFT_TOKENS, largest_pool
@@ -64,6 +65,10 @@ class Rehearsed:
     def version_argv(self, experiment: Experiment) -> tuple[str, ...]:
         """The real engine's version command: a rehearsal finds out that it can be run."""
         return self._real.version_argv(experiment)
+
+    def version_input(self, experiment: Experiment) -> Mapping[str, Any]:
+        """What the real engine's version command is given: prompts are rendered as for it."""
+        return self._real.version_input(experiment)
 
     def document(self, experiment: Experiment) -> EngineDoc:
         """What the agent needs to know of the simulated server."""

@@ -81,6 +81,8 @@ class Prompt:
     prompt_id: str
     text: str | None = None
     messages: tuple[tuple[str, str], ...] | None = None
+    token_ids: tuple[int, ...] | None = None
+    """As the engine's own tokenizer and chat template render it; None: sent as it is written."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The agent as one file, to be put on a node: the same bytes for the same sources.
 
-The simulated server travels in it: whoever has the agent can rehearse.
+The simulated server travels in it, and so do the programs that ask an engine from the inside:
+whoever has the agent can rehearse.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import sweep
 
+_SHIPPED = ("agent", "inside", "simulator")
 _TIME = (2020, 1, 1, 0, 0, 0)
 _MAIN = b"from sweep.agent.main import main\n\nmain()\n"
 
@@ -19,7 +21,7 @@ _MAIN = b"from sweep.agent.main import main\n\nmain()\n"
 def agent_archive() -> tuple[str, bytes]:
     """Return the name and the bytes of the agent's .pyz; the name holds a hash of the bytes."""
     root = Path(sweep.__file__).parent
-    shipped = [*(root / "agent").rglob("*.py"), *(root / "simulator").glob("*.py")]
+    shipped = [path for name in _SHIPPED for path in (root / name).rglob("*.py")]
     sources = [root / "__init__.py", *shipped, root / "simulator" / "reference.json"]
     entries = {f"sweep/{path.relative_to(root).as_posix()}": path.read_bytes() for path in sources}
     entries["__main__.py"] = _MAIN

@@ -204,7 +204,9 @@ def read_ask(path: str, values: Json) -> Ask:
     if path == "/generate":
         sampling = values.get("sampling_params") or {}
         limit = sampling.get("max_new_tokens", 128)
-        ask = Ask(str(values["text"]), int(limit), float(sampling.get("temperature", 1.0)))
+        tokens = values.get("input_ids")
+        text = str(values["text"]) if tokens is None else " ".join(map(str, tokens))
+        ask = Ask(text, int(limit), float(sampling.get("temperature", 1.0)))
     else:
         prompt = "\n".join("%(role)s: %(content)s" % message for message in values["messages"])
         ask = Ask(prompt, int(values.get("max_tokens", 128)), float(values.get("temperature", 1)))

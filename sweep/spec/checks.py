@@ -73,7 +73,6 @@ class Checker:
             self.tree.add(at, problem)
         if read.prompts and not read.problems:
             self._concurrency(workload, path, read.distinct)
-            self._api(workload, at, read.prompts)
         return read.prompts
 
     def _read(self, workload: WorkloadSection) -> reading.Prompts:
@@ -105,10 +104,6 @@ class Checker:
                 f"concurrency {largest} needs {largest} different prompts, there are {distinct}",
                 hint="equal prompts in flight share a cache: add prompts, or go lower",
             )
-
-    def _api(self, workload: WorkloadSection, at: Path, read: tuple[Prompt, ...]) -> None:
-        if workload.api != "chat" and any(prompt.messages for prompt in read):
-            self.tree.add(at, f"messages cannot be sent by api: {workload.api}", hint="api: chat")
 
     def _objective(self) -> None:
         at = self.file.objective.at

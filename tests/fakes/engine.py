@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from sweep.agent.wire import Answer, EngineDoc, HttpCall, Outcome, Request, RequestRecord
 from sweep.model.errors import Problem
@@ -86,6 +87,10 @@ class FakeEngine:
     def version_argv(self, experiment: Experiment) -> tuple[str, ...]:
         """Return a command that prints one line."""
         return ("server", "--version")
+
+    def version_input(self, experiment: Experiment) -> Mapping[str, Any]:
+        """Return nothing."""
+        return {}
 
     def document(self, experiment: Experiment) -> EngineDoc:
         """Return a document for a server that has a health path and nothing else."""

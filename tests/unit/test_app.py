@@ -13,7 +13,7 @@ import pytest
 from fakes.sweeps import Crashed, SmallSweep, small_experiment, small_plan
 
 from sweep import app, views
-from sweep.app import Loaded, Planned, prepare, read_prompts
+from sweep.app import Loaded, Planned, prepare, read_prompts, rendered_by
 from sweep.following import _tell
 from sweep.model.errors import StoreError, SweepError, SweepLockedError, UnusableError, UsageError
 from sweep.model.states import LaunchState, TrialState
@@ -40,7 +40,8 @@ FACTS = Facts(
     "/w",
 )
 LOADED = Loaded("name: small\n", ("a=1",), EXPERIMENT)
-PLANNED = Planned(small_plan(EXPERIMENT), (FACTS,))
+TOKENS = {"code": [[1], [2, 3]]}
+PLANNED = Planned(EXPERIMENT, small_plan(EXPERIMENT), (FACTS,))
 
 
 def test_the_engines_version_is_kept_with_the_plan(tmp_path: Path) -> None:
@@ -48,7 +49,7 @@ def test_the_engines_version_is_kept_with_the_plan(tmp_path: Path) -> None:
     facts = replace(
         FACTS, answer={**FACTS.answer, "version": {"line": "engine 7.1", "returncode": 0}}
     )
-    prepared = prepare(LOADED, Planned(PLANNED.plan, (facts,)), tmp_path, new=True)
+    prepared = prepare(LOADED, replace(PLANNED, facts=(facts,)), tmp_path, new=True)
     prepared.lock.release()
     database = SweepDb.open(prepared.directory)
     assert database.nodes() == {"local": NodeRow("engine 7.1", "/w")}
@@ -118,7 +119,10 @@ def test_a_locked_sweep_is_not_touched(tmp_path: Path) -> None:
     other = small_experiment((1,))
     with pytest.raises(SweepLockedError):
         prepare(
-            Loaded("other", (), other), Planned(small_plan(other), (FACTS,)), tmp_path, new=False
+            Loaded("other", (), other),
+            Planned(other, small_plan(other), (FACTS,)),
+            tmp_path,
+            new=False,
         )
     assert (first.directory / "experiment.yaml").read_bytes() == before
     assert len(views.record(first.directory).launches) == 4
@@ -238,3 +242,14 @@ def test_a_prompts_file_that_never_ends_is_refused(tmp_path: Path) -> None:
         read_prompts(tmp_path)
     with pytest.raises(FileNotFoundError):
         read_prompts(tmp_path / "none")
+
+
+def test_prompts_are_those_that_the_nodes_render() -> None:
+    """All of them alike, or it is not the same model."""
+    one = replace(FACTS, answer={**FACTS.answer, "version": {"details": {"token_ids": TOKENS}}})
+    other = replace(FACTS, answer={**FACTS.answer, "version": {"details": {"token_ids": {}}}})
+    found = rendered_by(EXPERIMENT, [one, one])
+    assert [prompt.token_ids for prompt in found.workloads[0].prompts] == [(1,), (2, 3)]
+    assert rendered_by(EXPERIMENT, [FACTS]) == EXPERIMENT
+    with pytest.raises(UnusableError, match="render the prompts differently"):
+        rendered_by(EXPERIMENT, [one, other])

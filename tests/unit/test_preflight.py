@@ -212,3 +212,12 @@ def test_an_engines_rules_get_what_the_node_said() -> None:
         architectures={"target": "LlamaForCausalLM"},
     )
     assert facts(GPU, version=None).engine == EngineFacts()
+
+
+def test_prompts_that_cannot_be_rendered_are_told() -> None:
+    """Before anything is started, with the tokenizer's own words."""
+    version = {"line": "v1", "returncode": 0, "details": {"rendering_error": "OSError: no file"}}
+    (problem,) = problems(facts(version=version))
+    assert problem == (
+        "the engine's tokenizer cannot render the prompts on node n: OSError: no file"
+    )

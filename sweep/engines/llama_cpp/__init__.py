@@ -8,7 +8,8 @@ log        lines of the server's log that mean something
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sweep.agent.wire import Answer, EngineDoc, Outcome, Request, RequestRecord
 from sweep.engines.classify import classify_outcome
@@ -56,6 +57,10 @@ class LlamaCpp:
     def version_argv(self, experiment: Experiment) -> tuple[str, ...]:
         """The server's own --version."""
         return (*arguments.command(experiment), "--version")
+
+    def version_input(self, experiment: Experiment) -> Mapping[str, Any]:  # noqa: ARG002 - like every engine
+        """Nothing."""
+        return {}
 
     def document(self, experiment: Experiment) -> EngineDoc:  # noqa: ARG002 - alike for all
         """What the agent needs to know of this engine."""

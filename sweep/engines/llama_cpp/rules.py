@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from sweep.engines.given import given_arguments
+from sweep.engines.given import given_arguments, unsendable_messages
 from sweep.engines.llama_cpp import arguments
 from sweep.model.errors import Problem
 from sweep.model.experiment import Experiment, Scalar
@@ -26,6 +26,7 @@ def problems(experiment: Experiment) -> tuple[Problem, ...]:
         *_argument_problems(experiment),
         *_engine_problems(experiment),
         *_length_problems(experiment),
+        *unsendable_messages(experiment),
         *_profile_problems(experiment),
     ]
     return (*found, *_slot_problems(experiment)) if not found else tuple(found)

@@ -11,7 +11,8 @@ log          lines of the server's log that mean something
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sweep.agent.wire import Answer, EngineDoc, Outcome, Request, RequestRecord
 from sweep.engines.classify import classify_outcome
@@ -56,9 +57,15 @@ class SGLang:
         )
 
     def version_argv(self, experiment: Experiment) -> tuple[str, ...]:
-        """The installed package's version."""
-        code = "import importlib.metadata as m; print('sglang', m.version('sglang'))"
-        return (arguments.python_of(experiment), "-c", code)
+        """The installed package's version, and what else only its own Python knows."""
+        return (arguments.python_of(experiment), "-c", arguments.ASKING)
+
+    def version_input(self, experiment: Experiment) -> Mapping[str, Any]:
+        """Which prompts are to be rendered, by which tokenizer."""
+        return {
+            "tokenizer": arguments.tokenizer(experiment),
+            "prompts": wire.prompts_to_render(experiment),
+        }
 
     def document(self, experiment: Experiment) -> EngineDoc:
         """What the agent needs to know of this engine."""

@@ -6,13 +6,21 @@ The simulated server takes the same flags, and everything here serves both.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
+from sweep.agent.wire import AGENT_VARIABLE
 from sweep.engines.sglang import profiling
 from sweep.model.experiment import Experiment, Scalar, Variant
 from sweep.model.plan import Configuration, ServerCommand
 
 DEFAULT_PYTHON = "python3"
 MODULE = ("-m", "sglang.launch_server")
+
+ASKING = (
+    f"import os, sys; sys.path.insert(0, os.environ['{AGENT_VARIABLE}']); "
+    "from sweep.inside import sglang; sglang.main()"
+)
+"""The agent's archive holds the program that asks an installed SGLang."""
 
 DEFAULT_MAX_RUNNING = 48
 """SGLang's own limit of running requests under speculation; without it the limit is another, and
@@ -195,6 +203,17 @@ def pythons(experiment: Experiment) -> tuple[str, ...]:
         return ()
     variants = experiment.axes.variants
     return tuple(dict.fromkeys(python_of(experiment, variant) for variant in variants))
+
+
+def tokenizer(experiment: Experiment) -> dict[str, Any]:
+    """Return how the server loads its tokenizer, by the engine's arguments."""
+    args = {full_name(name): value for name, value in experiment.engine.args.items()}
+    return {
+        "path": args.get("tokenizer-path", experiment.engine.model),
+        "mode": args.get("tokenizer-mode", "auto"),
+        "trust_remote_code": args.get("trust-remote-code") is True,
+        "revision": args.get("revision"),
+    }
 
 
 def is_path(name: str) -> bool:

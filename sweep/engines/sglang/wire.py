@@ -28,14 +28,36 @@ def _request(workload: Workload, prompt: Prompt, max_tokens: int) -> Request:
         return Request(
             "/v1/chat/completions", _chat(workload, prompt, max_tokens), prompt.prompt_id
         )
-    if prompt.text is None:
-        raise ValueError(f"prompt {prompt.prompt_id!r} has messages, which only chat takes")
-    body = _generate(prompt.text, max_tokens, workload.temperature, workload.ignore_eos)
+    sampling = _sampling(max_tokens, workload.temperature, workload.ignore_eos)
+    body = {**_content(prompt), "sampling_params": sampling, "stream": True}
     return Request("/generate", body, prompt.prompt_id)
 
 
+def _content(prompt: Prompt) -> dict[str, Any]:
+    """Return the prompt as tokens, or as text where it was not rendered."""
+    if prompt.token_ids is not None:
+        return {"input_ids": list(prompt.token_ids)}
+    if prompt.text is None:
+        raise ValueError(f"prompt {prompt.prompt_id!r} has messages, and was not rendered")
+    return {"text": prompt.text}
+
+
+def prompts_to_render(experiment: Experiment) -> dict[str, list[list[tuple[str, str]]]]:
+    """Return by workload the messages of the prompts that go to the native API as tokens: a text
+    is what a user says. Workloads that were rendered before are left out."""
+    return {
+        workload.name: [_messages(prompt) for prompt in workload.prompts]
+        for workload in experiment.workloads
+        if workload.api == "native" and not all(prompt.token_ids for prompt in workload.prompts)
+    }
+
+
+def _messages(prompt: Prompt) -> list[tuple[str, str]]:
+    return list(prompt.messages or (("user", prompt.text or ""),))
+
+
 def _chat(workload: Workload, prompt: Prompt, max_tokens: int) -> dict[str, Any]:
-    messages = prompt.messages or (("user", prompt.text or ""),)
+    messages = _messages(prompt)
     return {
         "messages": [{"role": role, "content": content} for role, content in messages],
         "max_tokens": max_tokens,
@@ -48,13 +70,12 @@ def _chat(workload: Workload, prompt: Prompt, max_tokens: int) -> dict[str, Any]
     }
 
 
-def _generate(text: str, max_tokens: int, temperature: float, ignore_eos: bool) -> dict[str, Any]:
-    sampling = {
+def _sampling(max_tokens: int, temperature: float, ignore_eos: bool) -> dict[str, Any]:
+    return {
         "max_new_tokens": max_tokens,
         "temperature": temperature,
         "ignore_eos": ignore_eos,
     }
-    return {"text": text, "sampling_params": sampling, "stream": True}
 
 
 def answer(api: str) -> Answer:
@@ -86,7 +107,8 @@ def answer(api: str) -> Answer:
 
 def document(name: str, experiment: Experiment) -> EngineDoc:
     """Return what the agent needs to know of the server."""
-    ready = _generate(THROWAWAY_TEXT, READY_TOKENS, 0.0, ignore_eos=True)
+    sampling = _sampling(READY_TOKENS, 0.0, ignore_eos=True)
+    ready = {"text": THROWAWAY_TEXT, "sampling_params": sampling, "stream": True}
     return EngineDoc(
         name=name,
         health=HttpCall(path="/health", name="health"),

@@ -9,7 +9,8 @@ Requests, answers, counts and lines of the log are those of `engines/sglang`. Th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sweep.agent.wire import Answer, EngineDoc, Outcome, Request, RequestRecord
 from sweep.engines.classify import classify_outcome
@@ -58,6 +59,10 @@ class Simulator:
     def version_argv(self, experiment: Experiment) -> tuple[str, ...]:
         """The simulator's own --version: a hash of its sources and its own calibration."""
         return (*arguments.command(experiment.engine.python), "--version")
+
+    def version_input(self, experiment: Experiment) -> Mapping[str, Any]:  # noqa: ARG002 - like every engine
+        """Nothing."""
+        return {}
 
     def document(self, experiment: Experiment) -> EngineDoc:
         """What the agent needs to know of this engine."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from sweep.engines.given import unsendable_messages
 from sweep.engines.sglang import rules as sglang
 from sweep.engines.simulator import arguments
 from sweep.model.errors import Problem
@@ -22,6 +23,7 @@ def problems(experiment: Experiment) -> tuple[Problem, ...]:
         *_calibration_problems(experiment),
         *_engine_problems(experiment),
         *sglang.api_problems(experiment),
+        *unsendable_messages(experiment),
     )
 
 

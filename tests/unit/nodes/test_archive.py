@@ -16,11 +16,13 @@ def test_the_same_sources_give_the_same_bytes() -> None:
     assert name == f"agent-{hashlib.sha256(data).hexdigest()[:12]}.pyz"
 
 
-def test_it_holds_the_agent_and_the_simulated_server_and_nothing_else() -> None:
+def test_it_holds_what_runs_on_a_node_and_nothing_else() -> None:
     """Nothing of the controller travels to the node."""
     names = zipfile.ZipFile(io.BytesIO(agent_archive()[1])).namelist()
     assert {"__main__.py", "sweep/__init__.py", "sweep/agent/wire.py"} <= set(names)
     assert {"sweep/simulator/main.py", "sweep/simulator/reference.json"} <= set(names)
     deep = [name for name in names if name.count("/") > 1]
-    assert all(name.startswith(("sweep/agent/", "sweep/simulator/")) for name in deep)
+    shipped = ("sweep/agent/", "sweep/inside/", "sweep/simulator/")
+    assert "sweep/inside/sglang.py" in deep
+    assert all(name.startswith(shipped) for name in deep)
     assert [name for name in names if name.count("/") == 1] == ["sweep/__init__.py"]

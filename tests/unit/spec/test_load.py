@@ -282,7 +282,6 @@ SEMANTIC = [
     ("[a, b, c]", "[]", "is empty", 4),
     ("[a, b, c]", "[a, b, b, {id: 1, prompt: z}]", 'two prompts have the id "1"', 4),
     ("[a, b, c]", "[a, a, a]", "there are 1", 4),
-    ("a, b, c", "a, b, {messages: [{role: user, content: x}]}", "cannot be sent", 4),
     ("prompts: [a, b, c]", "prompts_file: no.txt", "no.txt: No such file", 4),
     ("[1, 2]}", "[1, 2], repeats: {min: 1}}", "no interval of confidence", 4),
     ("name: small", "name: small\nobjective: {at: {workload: cod}}", 'no workload "cod"', 2),

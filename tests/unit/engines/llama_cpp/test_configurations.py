@@ -219,6 +219,16 @@ def problems(**fields: Any) -> list[str]:
     return [f"{problem.message} | {problem.hint}" for problem in found]
 
 
+def test_messages_go_by_chat_only() -> None:
+    """The server's own API takes plain text."""
+    chat = Prompt("1", messages=(("user", "x"),))
+    native = Workload("talk", (chat,), max_tokens=8)
+    (problem,) = ENGINE.problems(replace(experiment(), workloads=(native,)))
+    assert problem.message == "workload 'talk': messages cannot be sent by api: native"
+    by_chat = (replace(native, api="chat"),)
+    assert ENGINE.problems(replace(experiment(), workloads=by_chat)) == ()
+
+
 def test_a_good_experiment_has_no_problems() -> None:
     """Nothing is said of an experiment that can run."""
     assert problems(engine={"args": {"threads": 1, "ctx-size": 2048, "parallel": 8}}) == []

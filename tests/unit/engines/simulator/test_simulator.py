@@ -135,6 +135,10 @@ def test_requests_by_native_call_and_by_chat() -> None:
     assert asked.path == "/v1/chat/completions"
     assert [message["role"] for message in asked.body["messages"]] == ["system", "user"]
     assert asked.body["max_tokens"] == 8
+    (problem,) = ENGINE.problems(
+        replace(EXPERIMENT, workloads=(replace(WORKLOAD, prompts=(talk,)),))
+    )
+    assert problem.message == "workload 'guide': messages cannot be sent by api: native"
     with pytest.raises(ValueError, match="messages"):
         ENGINE.request(WORKLOAD, talk)
     assert ENGINE.answer(WORKLOAD).text_cumulative

@@ -1,0 +1,111 @@
+"""Asks an installed SGLang: its version, the flags that its server takes, and its tokenizer.
+
+Reads a JSON object on standard input (see `answer`), prints the version on the first line and a
+JSON object on the second, or why SGLang cannot be asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sys
+from importlib import metadata
+from typing import Any, Dict, List, Optional, Sequence
+
+_TOKENIZERS = ("sglang.srt.utils.hf_transformers_utils", "sglang.srt.hf_transformers_utils")
+"""Where SGLang makes its tokenizer: since 0.5.3, and before."""
+
+Json = Dict[str, Any]
+
+
+def main() -> None:
+    """Answer, and end at once: threads of imported modules must not have the last word."""
+    asked = json.load(sys.stdin)
+    said = os.dup(1)
+    # What modules say while they are imported is nobody's answer.
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)
+    os.dup2(silence, 2)
+    try:
+        name = "sglang %s" % metadata.version("sglang")
+        lines, code = [name, json.dumps(answer(asked))], 0
+    except Exception as problem:  # noqa: BLE001 - whatever a broken installation raises
+        lines, code = ["SGLang cannot be imported: %s" % _described(problem)], 1
+    os.write(said, "".join(line + "\n" for line in lines).encode())
+    os._exit(code)
+
+
+def _described(problem: Exception) -> str:
+    return "%s: %s" % (type(problem).__name__, str(problem)[:500])
+
+
+def answer(asked: Json) -> Json:
+    """Return `flags`, and `token_ids` of the prompts of each workload, or why there are none.
+
+    `asked` holds `tokenizer` (path or name, and how it is loaded) and `prompts`: workload name →
+    list of messages, each a list of [role, content].
+    """
+    found: Json = {"flags": flags(_parser())}
+    if not asked.get("prompts"):
+        return found
+    try:
+        tokenizer = _tokenizer(**asked["tokenizer"])
+        found["token_ids"] = {
+            workload: [render(tokenizer, messages) for messages in prompts]
+            for workload, prompts in asked["prompts"].items()
+        }
+    except Exception as problem:  # noqa: BLE001 - tokenizers bring code of their own
+        found["rendering_error"] = _described(problem)
+    return found
+
+
+def _parser() -> argparse.ArgumentParser:
+    arguments = importlib.import_module("sglang.srt.server_args")
+    parser = argparse.ArgumentParser(add_help=False)
+    arguments.ServerArgs.add_cli_args(parser)
+    return parser
+
+
+def flags(parser: argparse.ArgumentParser) -> Dict[str, Optional[List[str]]]:
+    """Return every long flag without its dashes, with the values it takes; null: any."""
+    found: Dict[str, Optional[List[str]]] = {}
+    for action in parser._actions:  # noqa: SLF001 - argparse has no other way to ask
+        choices = None if action.choices is None else [str(choice) for choice in action.choices]
+        for name in action.option_strings:
+            if name.startswith("--"):
+                found[name[2:]] = choices
+    return found
+
+
+def _tokenizer(path: str, mode: str, trust_remote_code: bool, revision: Optional[str]) -> Any:
+    make = None
+    for name in _TOKENIZERS:
+        try:
+            make = importlib.import_module(name).get_tokenizer
+            break
+        except ImportError:
+            continue
+    if make is None:
+        raise ImportError("SGLang's tokenizer is in none of %s" % ", ".join(_TOKENIZERS))
+    return make(
+        path,
+        tokenizer_mode=mode,
+        trust_remote_code=trust_remote_code,
+        tokenizer_revision=revision,
+    )
+
+
+def render(tokenizer: Any, messages: Sequence[Sequence[str]]) -> List[int]:
+    """Return the tokens of a chat, up to where the answer begins; of the only message as it is
+    where the model has no chat template."""
+    if getattr(tokenizer, "chat_template", None) is None:
+        if len(messages) > 1:
+            raise ValueError("the model has no chat template, and a prompt has several messages")
+        return [int(token) for token in tokenizer.encode(messages[0][1])]
+    chat = [{"role": role, "content": content} for role, content in messages]
+    tokens = tokenizer.apply_chat_template(
+        chat, tokenize=True, add_generation_prompt=True, return_dict=False
+    )
+    return [int(token) for token in tokens]
