@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import textwrap
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import cycle, islice
@@ -14,7 +15,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.textpath import text_to_path
 from numpy.typing import NDArray
 
 INK = "#1f2329"
@@ -30,12 +33,18 @@ DPI = 150
 TITLE_SIZE = 12.5
 TEXT_SIZE = 9.5
 SMALL_SIZE = 8.5
+_LEFT = 0.012
+"""Margin of title and note, as a share of the width."""
 LONGEST_TITLE = 66
 """Characters in a line above a panel."""
 LONGEST_NAME = 36
 """Characters of a line's name in a legend."""
-_CHARACTERS_PER_INCH = 10.5
-"""Of the title's font, with room to spare."""
+TITLE_LINES = 3
+_MARK_IN = 1.1
+"""Width at the top right that a title leaves to the mark of simulated results."""
+_POINTS_PER_INCH = 72.0
+_HINTING = 1.04
+"""Letters drawn at a screen's resolution are this much wider than their outlines, at most."""
 
 # The Okabe-Ito colours without black and yellow, ordered so that neighbours differ in grey too.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
@@ -60,19 +69,46 @@ def new_figure(width_in: float, height_in: float, title: str, note: str = "") ->
     """Return an empty figure; `title` is its finding, `note` says how to read it."""
     layout = ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.07, hspace=0.03, wspace=0.04)
     figure = Figure(figsize=(width_in, height_in), layout=layout, facecolor=SURFACE)
-    per_line = int(width_in * _CHARACTERS_PER_INCH)
+    font = FontProperties(size=TITLE_SIZE, weight="bold")
+    lines = wrapped(plain(title), (1 - 2 * _LEFT) * width_in - _MARK_IN, font)
+    if len(lines) > TITLE_LINES:
+        lines[TITLE_LINES - 1 :] = [f"{lines[TITLE_LINES - 1]} …"]
     figure.suptitle(
-        textwrap.fill(plain(title), per_line, max_lines=3, placeholder=" …"),
-        x=0.012,
+        "\n".join(lines),
+        x=_LEFT,
         ha="left",
         fontsize=TITLE_SIZE,
         fontweight="bold",
         color=INK,
     )
     if note:
-        wrapped = textwrap.fill(note, int(per_line * TITLE_SIZE / SMALL_SIZE))
-        figure.supxlabel(wrapped, x=0.012, ha="left", fontsize=SMALL_SIZE, color=MUTED)
+        lines = wrapped(note, (1 - 2 * _LEFT) * width_in, FontProperties(size=SMALL_SIZE))
+        figure.supxlabel("\n".join(lines), x=_LEFT, ha="left", fontsize=SMALL_SIZE, color=MUTED)
     return figure
+
+
+def wrapped(text: str, width_in: float, font: FontProperties) -> list[str]:
+    """Return text in lines that are at most `width_in` inches wide as drawn; words stay whole
+    unless one is wider than a line."""
+    lines: list[str] = []
+    words = deque(text.split())
+    while words:
+        word = words.popleft()
+        if len(word) > 1 and (wide_in := _width_in(word, font)) > width_in:
+            fitting_characters = max(1, int(len(word) * width_in / wide_in) - 1)
+            words.appendleft(word[fitting_characters:])
+            word = word[:fitting_characters]
+        longer = f"{lines[-1]} {word}" if lines else word
+        if lines and _width_in(longer, font) <= width_in:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return lines
+
+
+def _width_in(text: str, font: FontProperties) -> float:
+    width, _, _ = text_to_path.get_text_width_height_descent(text, font, ismath=False)
+    return float(width) / _POINTS_PER_INCH * _HINTING
 
 
 _BOX_INSET_IN = 0.12
