@@ -149,9 +149,11 @@ def result(directory: Path) -> tuple[pd.DataFrame, Verdict]:
     from sweep.analysis.frame import make_frame  # noqa: PLC0415 - pandas takes half a second
     from sweep.analysis.verdict import verdict  # noqa: PLC0415
     from sweep.report.chunks import read_gaps  # noqa: PLC0415
+    from sweep.report.cycles import read_cycles  # noqa: PLC0415
 
     read = record(directory)
-    frame = make_frame(read, engine_of(read.experiment.engine).count, read_gaps(read))
+    count = engine_of(read.experiment.engine).count
+    frame = make_frame(read, count, read_gaps(read), read_cycles(read))
     return frame, verdict(frame, read.experiment)
 
 

@@ -7,6 +7,9 @@ bonus token. Ratios are ratios of sums, never means of per-request ratios.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate, zip_longest
+
 
 def accept_length(accepted_tokens: int, cycles: int) -> float | None:
     """Return τ = 1 + A/C [tokens per cycle], the bonus token included; None without cycles.
@@ -24,3 +27,24 @@ def acceptance_rate(accepted_tokens: int, drafted_tokens: int) -> float | None:
     compare. Source: vLLM's acceptance metrics.
     """
     return None if drafted_tokens <= 0 else accepted_tokens / drafted_tokens
+
+
+def sum_histograms(histograms: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """Add up counts of cycles by what they accepted, each as long as its deepest acceptance."""
+    return tuple(map(sum, zip_longest(*histograms, fillvalue=0)))
+
+
+def position_shares(cycles_by_accepted: Sequence[int], steps: int) -> tuple[float, ...]:
+    """Return p_1, p_2 … [fraction]: the share of cycles that accepted at least so many tokens.
+
+    `cycles_by_accepted[k]` is the number of cycles that accepted exactly k. As many as there are
+    draft steps, or as the deepest acceptance; () without cycles. They are not conditional on each
+    other: τ = 1 + p_1 + p_2 + …. Source: vLLM's acceptance by position.
+    """
+    cycles = sum(cycles_by_accepted)
+    if cycles <= 0:
+        return ()
+    deepest = max(k for k, count in enumerate(cycles_by_accepted) if count)
+    at_least = list(accumulate(reversed(cycles_by_accepted)))[::-1]
+    reached = [count / cycles for count in at_least[1 : deepest + 1]]
+    return (*reached, *[0.0] * (steps - deepest))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from sweep.analysis.glossary import FLAGS
+from sweep.analysis.glossary import FLAGS, INSTRUMENT_FLAGS
 from sweep.analysis.wording import counted, known, listed
 from sweep.model.plan import Role
 from sweep.model.states import TrialState
@@ -78,8 +78,13 @@ def _flagged(frame: pd.DataFrame) -> list[str]:
         rows = frame[[flag in flags.split() for flags in frame["flags"]]]
         if len(rows) and flag not in _TOLD_ELSEWHERE:
             names = "all rows" if len(rows) == len(frame) else listed(list(rows["configuration"]))
-            found.append(f"{flag}: {names}. {meaning}")
+            found.append(f"{flag}: {names}. {meaning}{_notes(flag, rows)}")
     return found
+
+
+def _notes(flag: str, rows: pd.DataFrame) -> str:
+    notes = list(rows["instrument_note"].dropna()) if flag in INSTRUMENT_FLAGS else []
+    return f" Found: {listed(notes)}." if notes else ""
 
 
 def _skipped(frame: pd.DataFrame) -> list[str]:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 SHARE_PREFIX = "p_"
+SHARE_COLUMN = re.compile(rf"{SHARE_PREFIX}([1-9]\d*)")
 ARGUMENT_PREFIX = "arg_"
 
 
@@ -23,7 +24,7 @@ class Column:
 _E3 = "EAGLE-3, arXiv 2503.01840, section 4"
 _LATENCY = "vLLM benchmarking docs, latency metrics"
 _ACCEPTANCE = "vLLM speculative decoding docs, acceptance metrics"
-_PROBE = "the probe in the engine; empty where no probe ran"
+_PROBE = "the instrument in the engine; empty where none ran"
 _MEASURED = "over the measured requests that were answered without an error"
 _LO = "Lower end of the 95 % interval of {}, resampled by prompt and by window."
 _HI = "Upper end of the 95 % interval of {}, resampled by prompt and by window."
@@ -123,23 +124,78 @@ COUNTS = (
            "chains and trees.", "fraction", _ACCEPTANCE),
 )  # fmt: skip
 
+_CYCLES = "mean over the cycles of the complete windows"
+_DEVICE = "on the device, mean over the cycles whose interval to the next is known"
+
 PHASES = (
-    Column("draft_ms", "Float64", "Draft phase of a cycle.", "ms/cycle", _PROBE),
-    Column("verify_ms", "Float64", "Target verification of a cycle.", "ms/cycle", _PROBE),
-    Column("extend_ms", "Float64", "Draft re-extend of a cycle.", "ms/cycle", _PROBE),
-    Column("other_ms", "Float64", "Rest of a cycle.", "ms/cycle", _PROBE),
-    Column("cycle_ms", "Float64", "Interval between starts of cycles.", "ms/cycle", _PROBE),
-)
+    Column("timed_cycles", "Int64", "Cycles of the batch, in the complete windows, that the "
+           "instrument inside the engine recorded on its first rank.", "cycles", _PROBE),
+    Column("draft_ms", "Float64", f"Draft steps of a cycle, {_DEVICE}.", "ms/cycle", _PROBE),
+    Column("verify_ms", "Float64", f"The target's verification in a cycle, {_DEVICE}.", "ms/cycle",
+           _PROBE),
+    Column("extend_ms", "Float64", f"The draft's extension by what was accepted, {_DEVICE}.",
+           "ms/cycle", _PROBE),
+    Column("other_ms", "Float64", "The rest of a cycle: cycle_ms without the three phases.",
+           "ms/cycle", _PROBE),
+    Column("cycle_ms", "Float64", "Interval between the starts of consecutive cycles on the "
+           "device; cycles that a prefill or a pause follows have none and are left out.",
+           "ms/cycle", _PROBE),
+    *(Column(f"host_{name}_ms", "Float64", f"Time that the host spent in {call}, {_CYCLES}. The "
+             "device works on after an asynchronous call has returned.", "ms/cycle", _PROBE)
+      for name, call in (("draft", "the call of the draft steps"),
+                         ("verify", "the call of the verification"),
+                         ("extend", "the call of the draft's extension"),
+                         ("cycle", "the call of the whole cycle"))),
+    Column("rank_spread_ms", "Float64", "Largest difference between ranks of the mean time of a "
+           "phase; empty with one rank.", "ms/cycle", _PROBE),
+    Column("context_tokens", "Float64", f"Lengths of the sequences of the batch at the start of a "
+           f"cycle, summed, {_CYCLES}.", "tokens", _PROBE),
+    Column("verified_tokens", "Float64", "Tokens verified for each request in a cycle, the root "
+           f"included, {_CYCLES}.", "tokens", _PROBE),
+    Column("phase_clock", "string", "What timed the phases: cuda (device events), wall (the host, "
+           "on devices that work synchronously) or simulated (a cost model).", None, _PROBE),
+    Column("instrument_tok_s", "Float64", "Decode rate of one stream by the instrument alone: "
+           "tokens of the cycles, bonus included, ÷ the time of their requests. To be compared "
+           "with decode_tok_s.", "tokens/s", _PROBE),
+    Column("instrument_accept_length", "Float64", "1 + accepted ÷ requests, both summed over the "
+           "recorded cycles. To be compared with accept_length.", "tokens/cycle", _PROBE),
+    Column("instrument_note", "string", "What the flags about the instrument rest on, in words.",
+           None, _PROBE),
+)  # fmt: skip
 
 COMPARISON = (
     Column(
         "break_even_accept_length",
         "Float64",
         "τ* = cycle time ÷ the arm's baseline time per token, at the same workload and "
-        "concurrency. The cycle is cycle_ms where a probe measured it, else as the client sees "
-        "it: accept length ÷ decode rate of a stream, which makes τ ÷ τ* the speed-up of "
-        "decoding alone.",
+        "concurrency. The cycle is cycle_ms where the instrument measured it and agrees with the "
+        "client, else as the client sees it: accept length ÷ decode rate of a stream, which makes "
+        "τ ÷ τ* the speed-up of decoding alone.",
         "tokens/cycle",
+    ),
+    Column(
+        "speedup_by_cycle",
+        "Float64",
+        "τ ÷ τ* with the measured cycle_ms: the speed-up that accept length and cycle time mean. "
+        "speedup is measured without the instrument and must agree.",
+        "ratio",
+    ),
+    *(
+        Column(
+            f"{name}_headroom",
+            "Float64",
+            f"Speed-up over the arm's baseline if {name}_ms were nothing and the rest stayed: the "
+            "most that work on it can bring. Below 1, nothing that is done there alone pays.",
+            "ratio",
+        )
+        for name in ("draft", "verify", "extend", "other")
+    ),
+    Column(
+        "batching_efficiency",
+        "Float64",
+        "verified_tokens × the baseline's time per token ÷ verify_ms: how many times cheaper it is "
+        "to verify tokens together than to decode them one by one.",
+        "ratio",
     ),
     Column(
         "speedup",
@@ -211,9 +267,24 @@ FLAGS = {
     "wide_interval": "The most windows allowed were measured, and the 95 % interval of their mean "
     "is still wider than repeats.relative_ci asks.",
     "output_differs": "At temperature 0 some answers differ from the baseline's.",
+    "phases_not_loaded": "The cycles were to be timed, and no process of the engine said that it "
+    "does: there are no phases.",
+    "phases_incompatible": "The instrument does not fit this engine everywhere; what it could not "
+    "measure is empty.",
+    "phases_idle": "The instrument was armed and saw no cycle of this trial.",
+    "cycles_missing": "The instrument did not record every cycle: means are of the others.",
+    "instrument_disagrees": "The instrument's own tokens/s, accept length or cycles differ by more "
+    "than 5 % from what the client measured: its times are not to be trusted, and nothing is "
+    "derived from them.",
     "simulated": "The server was simulated: the row says nothing of real hardware.",
 }
 """Every flag and what it means."""
+
+INSTRUMENT_FLAGS = (
+    "phases_not_loaded", "phases_incompatible", "phases_idle", "cycles_missing",
+    "instrument_disagrees",
+)  # fmt: skip
+"""Those that rest on what the column instrument_note says."""
 
 
 def share_column(position: int) -> Column:
@@ -221,8 +292,9 @@ def share_column(position: int) -> Column:
     return Column(
         f"{SHARE_PREFIX}{position}",
         "Float64",
-        f"Share of cycles that accepted at least {position} draft tokens; empty where the engine "
-        "does not report it.",
+        f"Share of cycles that accepted at least {position} draft tokens, by the engine's own "
+        "counts of each answer, else by the recorded cycles of a single request; empty where "
+        "neither is known.",
         "fraction",
         "vLLM metrics, per-position acceptance",
     )
@@ -248,7 +320,7 @@ def entry(name: str) -> Column:
     """The glossary entry of a column of the table. Raises KeyError for any other name."""
     if name in _FIXED:
         return _FIXED[name]
-    if share := re.fullmatch(rf"{SHARE_PREFIX}([1-9]\d*)", name):
+    if share := SHARE_COLUMN.fullmatch(name):
         return share_column(int(share[1]))
     if name.startswith(ARGUMENT_PREFIX):
         return argument_column(name.removeprefix(ARGUMENT_PREFIX))

@@ -15,6 +15,7 @@ from sweep.plots.style import mark_simulated, render
 from sweep.plots.throughput import throughput
 from sweep.plots.timeline import timeline
 from sweep.report.chunks import read_gaps
+from sweep.report.cycles import read_cycles
 from sweep.report.export import to_csv
 from sweep.report.page import Plot, page
 
@@ -29,7 +30,7 @@ def write_report(record: SweepRecord, directory: Path, count: Count) -> Verdict:
     Every file appears whole or not at all; files of an earlier report are replaced. `count` is
     the engine's reading of a request's raw counts. Raises OSError when a file cannot be written.
     """
-    frame = make_frame(record, count, read_gaps(record))
+    frame = make_frame(record, count, read_gaps(record), read_cycles(record))
     judged = verdict(frame, record.experiment)
     figures = {
         "throughput": (throughput(frame, judged), ""),

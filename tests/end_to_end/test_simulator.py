@@ -14,6 +14,7 @@ from fakes.launching import Bench, LaunchUnderTest
 from fakes.machine import Machine, workload
 
 from sweep.agent import wire
+from sweep.analysis.glossary import INSTRUMENT_FLAGS
 from sweep.driver.documents import trial_document
 from sweep.engines.simulator import Simulator
 from sweep.model.experiment import EngineSpec, Experiment, Prompt, Repeats, Workload
@@ -84,7 +85,23 @@ def test_the_reference_case_is_reproduced(machine: Machine) -> None:
     shares = verify_shares(Path(fetched) / wire.LOG_FILE)
     assert shares
     assert all(95 <= share <= 96 for share in shares)
+    require_reference_phases(drafting)
+    assert not set(drafting["flags"]) & set(INSTRUMENT_FLAGS)
     machine.require_quiet()
+
+
+def require_reference_phases(row: dict[str, Any]) -> None:
+    """Fail unless a row of 5 steps has the phases of the reference, from its file of cycles."""
+    phases = {"draft_ms": 0.87, "verify_ms": 28.7, "extend_ms": 0.29, "cycle_ms": 29.9}
+    assert {name: row[name] for name in phases} == pytest.approx(phases, rel=0.01)
+    assert 0.95 <= row["verify_ms"] / row["cycle_ms"] <= 0.97
+    assert row["timed_cycles"] == row["cycles"]
+    assert row["instrument_tok_s"] == pytest.approx(row["decode_tok_s"], rel=0.02)
+    assert row["instrument_accept_length"] == pytest.approx(row["accept_length"])
+    assert 1 + sum(row[f"p_{k}"] for k in range(1, 6)) == pytest.approx(row["accept_length"])
+    assert row["speedup_by_cycle"] == pytest.approx(row["speedup"], rel=0.03)
+    assert row["batching_efficiency"] == pytest.approx(6 * 11.245 / 28.7, rel=0.02)
+    assert row["draft_headroom"] < 1 < row["verify_headroom"]
 
 
 def test_each_fault_has_its_class(machine: Machine) -> None:

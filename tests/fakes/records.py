@@ -285,7 +285,9 @@ class RecordBuilder:
                     request(len(requests), trial.trial_id, prompt.prompt_id, line.now_s, **fields)
                 )
                 line.now_s += 0.1 + decode_s
-            line.add("window", **place, window=window, complete=True, start_s=start_s)
+            line.add(
+                "window", **place, window=window, complete=True, start_s=start_s, end_s=line.now_s
+            )
         line.add("trial_end", **place, end="complete", windows=plan.windows, detail=None)
 
     def _ended(

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from sweep.analysis.acceptance import accept_length, acceptance_rate
+from sweep.analysis.acceptance import (
+    accept_length,
+    acceptance_rate,
+    position_shares,
+    sum_histograms,
+)
 from sweep.analysis.break_even import (
     batching_efficiency,
     break_even_accept_length,
@@ -49,3 +54,19 @@ def test_acceptance_rate_counts_no_bonus() -> None:
     """150 of 300 draft tokens; without draft tokens there is no rate."""
     assert acceptance_rate(150, 300) == pytest.approx(0.5)
     assert acceptance_rate(0, 0) is None
+
+
+def test_shares_by_position_and_accept_length_are_one_definition() -> None:
+    """Of 10 cycles 4, 3, 2 and 1 accepted 0, 1, 2 and 3; τ is 1 and all shares."""
+    shares = position_shares((4, 3, 2, 1), 5)
+    assert shares == pytest.approx((0.6, 0.3, 0.1, 0.0, 0.0))
+    assert 1 + sum(shares) == pytest.approx(accept_length(3 + 4 + 3, 10) or 0)
+    assert position_shares((4, 0, 1, 0, 0), 1) == pytest.approx((0.2, 0.2))
+    assert position_shares((7,), 2) == (0.0, 0.0)
+    assert position_shares((), 3) == position_shares((0, 0), 3) == ()
+
+
+def test_histograms_of_answers_add_up() -> None:
+    """Each is as long as its deepest acceptance."""
+    assert sum_histograms([(1, 2), (3,), (0, 0, 5)]) == (4, 2, 5)
+    assert sum_histograms([]) == ()
