@@ -156,6 +156,8 @@ class Launch:
         number = port.pick(claim.directory())
         visible = server.visible_gpus(self._gpus) if doc.gpus is not None else {}
         env = server.environment(os.environb, doc, visible, self._directory)
+        if doc.engine.probe is not None:
+            env = server.with_probe(env, doc.engine.probe, self._directory)
         log = os.path.join(self._directory, wire.LOG_FILE)
         self._footprint.save(self._directory)
         try:

@@ -16,9 +16,12 @@ _UNPROVEN = (wire.OUTCOME_FILE, LOCK_FILE)
 
 
 def prove_files(directory: str) -> Dict[str, wire.FileProof]:
-    """Return size and hash of every file below a directory, by relative name."""
+    """Return size and hash of every file below a directory, by relative name; the probe that was
+    laid out there is no result."""
     proofs = {}
-    for folder, _, names in os.walk(directory):
+    for folder, below, names in os.walk(directory):
+        if folder == directory and wire.PROBE_DIR in below:
+            below.remove(wire.PROBE_DIR)
         for name in names:
             path = os.path.join(folder, name)
             relative = os.path.relpath(path, directory)

@@ -10,6 +10,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence
 
 from sweep.agent import cycles, procs, wire
 from sweep.agent.gpus import Gpu
+from sweep.probe import layout
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -67,6 +68,21 @@ def environment(
     for values in (visible, doc.env, marks):
         result.update((_bytes(name), _bytes(value)) for name, value in values.items())
     return result
+
+
+def with_probe(
+    environment: Dict[bytes, bytes], probe: wire.Probe, directory: str
+) -> Dict[bytes, bytes]:
+    """Lay the probe out in a launch directory; return the environment that leads to it.
+
+    Raises OSError.
+    """
+    place = os.path.join(directory, wire.PROBE_DIR)
+    layout.lay_out(place)
+    more = layout.variables(
+        environment, place, every_cycles=probe.every_cycles, allow_list=probe.allow_list
+    )
+    return {**environment, **more}
 
 
 def command(doc: wire.LaunchDoc, port: int) -> List[bytes]:

@@ -8,6 +8,7 @@ A launch directory holds
   chunks.jsonl    per request, the arrival time of each chunk and the text of the answer
   telemetry.jsonl one sample a line (GPUs only)
   cycles.<rank>.jsonl  times and counts of decode cycles, by the engine itself (see cycles.py)
+  probe/          the probe, laid out for the server, where the launch has one
   server.log      standard output and standard error of the server
   footprint.json  what the agent has started and found, so that a dead agent's server can be ended
   scrapes/        raw payloads, named <trial_id>.<window>.<before|after>.<name>
@@ -36,6 +37,7 @@ CHUNKS_FILE = "chunks.jsonl"
 TELEMETRY_FILE = "telemetry.jsonl"
 LOG_FILE = "server.log"
 SCRAPES_DIR = "scrapes"
+PROBE_DIR = "probe"
 FOOTPRINT_FILE = "footprint.json"
 OUTCOME_FILE = "outcome.json"
 
@@ -174,10 +176,10 @@ class TrialDoc:
 
 @dataclass(frozen=True)
 class Probe:
-    """Phase timings of every cycle, taken inside the engine."""
+    """Phase timings of every cycle: the agent puts the probe on the server's PYTHONPATH."""
 
     every_cycles: int
-    """A summary is printed into the server's log after so many cycles."""
+    """The probe prints a summary into the server's log after so many cycles."""
     allow_list: Optional[str] = None
     """The variable in which the engine lists the plugins it may load: where it is set, the probe
     is added. None: the engine has no such variable."""

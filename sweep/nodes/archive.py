@@ -1,7 +1,7 @@
 """The agent as one file, to be put on a node: the same bytes for the same sources.
 
-The simulated server travels in it, and so do the programs that ask an engine from the inside:
-whoever has the agent can rehearse.
+The simulated server travels in it, and so do the programs that ask an engine from the inside, and
+the probe, which the agent puts into servers: whoever has the agent can rehearse.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import sweep
 
-_SHIPPED = ("agent", "inside", "simulator")
+_SHIPPED = ("agent", "inside", "probe", "simulator")
 _TIME = (2020, 1, 1, 0, 0, 0)
 _MAIN = b"from sweep.agent.main import main\n\nmain()\n"
 

@@ -110,9 +110,9 @@ def merged(configuration: Configuration, experiment: Experiment) -> dict[str, Sc
 
 
 def environment(configuration: Configuration, experiment: Experiment) -> dict[str, str | None]:
-    """Return the environment: the engine's, the variant's over it, the probe's; None: unset."""
-    variant = variant_of(configuration, experiment)
-    return {**experiment.engine.env, **variant.env, **profiling.environment(experiment)}
+    """Return the environment: the engine's, the variant's over it, and for timing; None: unset."""
+    given = {**experiment.engine.env, **variant_of(configuration, experiment).env}
+    return profiling.environment(experiment, given, merged(configuration, experiment))
 
 
 def _flags(values: Mapping[str, Scalar]) -> Iterator[str]:

@@ -1,23 +1,34 @@
-"""What `profile` in the file means to a launch: the probe inside the server times its cycles."""
+"""What `profile` in the file means to a launch: the probe, and SGLang's own timing beside it."""
 
 from __future__ import annotations
 
-from sweep.agent.wire import Probe
-from sweep.model.experiment import Experiment
+from collections.abc import Mapping
 
-ACTIVE_VARIABLE = "EAGLE3_PROFILE"
-"""Phases are timed only where this is 1."""
+from sweep.agent.wire import Probe
+from sweep.model.experiment import Experiment, Scalar
+from sweep.probe.arming import ACTIVE_VARIABLE
+
 PLUGINS_VARIABLE = "SGLANG_PLUGINS"
 """The plugins that SGLang may load, by name; empty or unset: all."""
+TIMER_VARIABLE = "SGLANG_ENABLE_METRICS_DEVICE_TIMER"
+"""Since 0.5.7: seconds on the device by kind of forward among the metrics, which are scraped. From
+0.5.11 they tell drafting, verification and extension apart, of spec V2 only; older versions do not
+know the variable. On a CPU the first request ends the server (TypeError in device_timer.py of
+0.5.23: an event of a CPU takes no arguments)."""
 
 
-def environment(experiment: Experiment) -> dict[str, str]:
-    """Return what a server's environment holds for the probe, the same for every launch.
+def environment(
+    experiment: Experiment, given: Mapping[str, str | None], arguments: Mapping[str, Scalar]
+) -> dict[str, str | None]:
+    """Return the environment `given` by the file with what timing needs, alike for a whole arm.
 
     It is part of the command and so of a launch's identity: with the probe is another launch than
     without it. What changes no measurement is left to the agent.
     """
-    return {} if experiment.profile is None else {ACTIVE_VARIABLE: "1"}
+    if experiment.profile is None:
+        return dict(given)
+    timer = {TIMER_VARIABLE: "1"} if arguments.get("device", "cuda") == "cuda" else {}
+    return {**timer, **given, ACTIVE_VARIABLE: "1"}
 
 
 def probe(experiment: Experiment) -> Probe | None:

@@ -21,8 +21,9 @@ def test_it_holds_what_runs_on_a_node_and_nothing_else() -> None:
     names = zipfile.ZipFile(io.BytesIO(agent_archive()[1])).namelist()
     assert {"__main__.py", "sweep/__init__.py", "sweep/agent/wire.py"} <= set(names)
     assert {"sweep/simulator/main.py", "sweep/simulator/reference.json"} <= set(names)
+    assert {"sweep/probe/sitecustomize.py", "sweep/probe/arming.py"} <= set(names)
     deep = [name for name in names if name.count("/") > 1]
-    shipped = ("sweep/agent/", "sweep/inside/", "sweep/simulator/")
+    shipped = ("sweep/agent/", "sweep/inside/", "sweep/probe/", "sweep/simulator/")
     assert "sweep/inside/sglang.py" in deep
     assert all(name.startswith(shipped) for name in deep)
     assert [name for name in names if name.count("/") == 1] == ["sweep/__init__.py"]

@@ -99,7 +99,8 @@ def test_the_probe_is_there_where_phases_are_asked_for() -> None:
     asked = replace(EXPERIMENT, profile=Profile(every_cycles=50))
     for configuration in (Configuration(None), judged(2).configuration):
         with_probe, without = (ENGINE.server(configuration, e) for e in (asked, EXPERIMENT))
-        assert with_probe == replace(without, env={**without.env, "EAGLE3_PROFILE": "1"})
+        timing = {"EAGLE3_PROFILE": "1", "SGLANG_ENABLE_METRICS_DEVICE_TIMER": "1"}
+        assert with_probe == replace(without, env={**without.env, **timing})
     assert ENGINE.document(asked).probe == Probe(50, "SGLANG_PLUGINS")
     assert ENGINE.document(EXPERIMENT).probe is None
 
