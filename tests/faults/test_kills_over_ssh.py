@@ -11,7 +11,7 @@ import pytest
 from fakes.machine import Lines, Machine, Result, descendants, eventually, finished, gone, kill
 from faults.remote import node_behind_ssh, remote_node
 
-from sweep.agent import procs
+from sweep.agent import claim, procs
 
 MOMENTS = ("load", "measure", "stop")
 LONG_ENOUGH = {"load": "--unready 2", "measure": "--rate 100", "stop": "--term-after 2"}
@@ -119,5 +119,36 @@ def test_actor_and_raylet_killed(machine: Machine) -> None:
     assert log.count("attaching again") == len(cases), log
     starts = Counter(start["steps"] for start in machine.starts()[first:])
     assert starts == {steps: 1 for steps, _, _ in cases}
+    assert list(machine.outcome().values()) == expected
+    machine.require_quiet()
+
+
+def test_a_laptop_closed_for_longer_than_the_launch_takes(machine: Machine) -> None:
+    """The agent ends alone: server stopped, claim released, nothing started after it. Resume takes
+    its launch as if it had been followed, and goes on with the next."""
+    cases = [(1, "controller", "load"), (2, "nobody", "")]
+    expected = undisturbed(machine, cases)
+    first = len(machine.starts())
+    machine.serve_with("--rate 2000", s1="--unready 2")
+    with node_behind_ssh(machine) as server:
+        file = machine.experiment([1, 2], name="there", node=remote_node(machine))
+        driving = machine.inline("submit", file)
+        machine.wait_for_sweep(2)
+        machine.wait_for_phase(1, "load")
+        agent = machine.agent(1)
+        driving.kill()
+        driving.join()
+        server.close()
+        before = machine.lines()
+        gone(agent)
+        assert claim.list_held(str(machine.claims)) == []
+        assert len(machine.starts()) == first + 1
+        assert machine.lines() == before
+        server.start()
+        assert machine.inline_to_end("resume") == 0, machine.inline_log()
+        assert list((machine.root / "node").iterdir()) == []
+    require_prefix(before, machine)
+    assert [start["steps"] for start in machine.starts()[first:]] == [1, 2]
+    assert {row.attempt for row in machine.attempts()} == {1}
     assert list(machine.outcome().values()) == expected
     machine.require_quiet()
