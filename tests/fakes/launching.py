@@ -13,6 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from faults.gpus import FakeGpus
+
 from sweep.agent import procs, wire
 from sweep.nodes.archive import agent_archive
 
@@ -107,23 +109,16 @@ class Bench:
         self.archive = root / name
         self.archive.write_bytes(data)
         self.environment = {**os.environ, "SWEEP_CLAIM_DIR": str(self.claims)}
+        self._gpus: FakeGpus | None = None
         self._count = 0
         self._launches: list[LaunchUnderTest] = []
 
     def install_gpus(self, state: dict[str, Any]) -> None:
         """Put a fake nvidia-smi on the agent's PATH; call again for another state."""
-        answers = self.root / "gpus.json"
-        partial = answers.with_suffix(".part")
-        partial.write_text(json.dumps(state))
-        partial.rename(answers)
-        program = self.root / "bin" / "nvidia-smi"
-        if not program.exists():
-            program.parent.mkdir()
-            fake = Path(__file__).parents[1] / "faults" / "nvidia_smi.py"
-            program.write_text(f"""#!/bin/sh\nexec '{sys.executable}' -I '{fake}' "$@"\n""")
-            program.chmod(0o755)
-            self.environment["PATH"] = f"{program.parent}:{os.environ['PATH']}"
-            self.environment["FAKE_NVIDIA_SMI"] = str(answers)
+        if self._gpus is None:
+            self._gpus = FakeGpus(self.root, state)
+            self.environment.update(self._gpus.environment)
+        self._gpus.show(state)
 
     def verb(self, verb: str, argument: str) -> Any:
         """Run a verb of the agent and return its answer."""

@@ -1,6 +1,7 @@
 """A fake nvidia-smi: answers its CSV queries from the JSON file named by FAKE_NVIDIA_SMI.
 
-The file holds {"gpus": [{field: value}], "processes": [{"gpu_uuid": ..., "pid": ...}]}, or
+The file holds a time series, [[monotonic time, state], ...]: the latest state whose time has come
+is shown. A state is {"gpus": [{field: value}], "processes": [{"gpu_uuid": ..., "pid": ...}]}, or
 {"failure": message}. A field that a GPU lacks is [N/A].
 """
 
@@ -33,11 +34,19 @@ def answer(argv: list[str], state: dict[str, Any]) -> str:
     return "".join(line + "\n" for line in lines)
 
 
+def present() -> dict[str, Any]:
+    """The state of now."""
+    series = json.loads(Path(os.environ["FAKE_NVIDIA_SMI"]).read_text())
+    now_s = time.monotonic()
+    state: dict[str, Any] = [state for at_s, state in series if at_s <= now_s][-1]
+    return state
+
+
 def main() -> None:
     """Answer once, or for ever with -l."""
     period = value_of(sys.argv, "-l")
     while True:
-        state = json.loads(Path(os.environ["FAKE_NVIDIA_SMI"]).read_text())
+        state = present()
         if "failure" in state:
             print(state["failure"])
             sys.exit(9)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from fakes.machine import Machine
@@ -21,7 +22,10 @@ def remote_node(machine: Machine) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def node_behind_ssh(
-    machine: Machine, *config: str, host: Host | None = None, **environment: str
+    machine: Machine,
+    *config: str,
+    host: Host | None = None,
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Sshd]:
     """An sshd that the user of `machine` knows as gpu-a; two sessions a connection are allowed.
 
@@ -36,7 +40,7 @@ def node_behind_ssh(
         LOOPBACK if host is None else host.address,
         0 if host is None else 22,
         () if host is None else host.prefix,
-        {name: machine.environment[name] for name in _OF_THE_NODE} | environment,
+        {name: machine.environment[name] for name in _OF_THE_NODE} | dict(environment),
     )
     with contextlib.closing(server):
         (ssh / "config").write_text(server.section(ALIAS, "IdentitiesOnly yes", *config))

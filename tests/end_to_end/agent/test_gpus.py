@@ -9,23 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from fakes.launching import Bench, document, trial, wait_for
+from faults.gpus import gpus
 
 from sweep.agent import wire
 
 DEADLINES = document(nonce="x").deadlines
-
-
-def gpus(memory_mib: float, *, utilization: float = 0, pids: list[int] | None = None) -> Any:
-    """Two GPUs with this much memory in use."""
-    shared = {
-        "name": "Fake", "memory.total": 98304, "memory.used": memory_mib, "driver_version": "1.0",
-        "utilization.gpu": utilization, "clocks.sm": 1980, "clocks.mem": 2619,
-        "power.draw": 310.5, "power.limit": 450, "compute_cap": "12.0", "temperature.gpu": 54,
-        "clocks_throttle_reasons.active": "0x0000000000000004",
-    }  # fmt: skip
-    rows = [{"index": n, "uuid": f"GPU-{n}", **shared} for n in range(2)]
-    processes = [{"gpu_uuid": "GPU-0", "pid": pid} for pid in pids or []]
-    return {"gpus": rows, "processes": processes}
 
 
 def test_the_next_launch_waits_for_the_memory_of_the_last(bench: Bench) -> None:
