@@ -82,7 +82,10 @@ class Armed:
     a cost model."""
     hooks: Tuple[str, ...]
     missing: Tuple[str, ...]
-    """What should be hooked and was not found: cycle, draft, verify, extend, accepted."""
+    """What should be hooked and was not found: cycle, draft, verify, extend, accepted. Neither
+    hooks nor missing without a worker: then nothing is drafted."""
+    patched: Tuple[str, ...] = ()
+    """Files of the engine that someone has instrumented by hand, for the same variable."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +191,7 @@ def _armed(value: Dict[str, Any]) -> Armed:
         clock=value.get("clock"),
         hooks=tuple(value.get("hooks") or ()),
         missing=tuple(value.get("missing") or ()),
+        patched=tuple(value.get("patched") or ()),
     )
 
 

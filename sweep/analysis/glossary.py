@@ -276,13 +276,15 @@ FLAGS = {
     "instrument_disagrees": "The instrument's own tokens/s, accept length or cycles differ by more "
     "than 5 % from what the client measured: its times are not to be trusted, and nothing is "
     "derived from them.",
+    "engine_patched": "The engine's installed sources hold a profiler made by hand, which runs "
+    "too: what it costs is in every figure.",
     "simulated": "The server was simulated: the row says nothing of real hardware.",
 }
 """Every flag and what it means."""
 
 INSTRUMENT_FLAGS = (
     "phases_not_loaded", "phases_incompatible", "phases_idle", "cycles_missing",
-    "instrument_disagrees",
+    "instrument_disagrees", "engine_patched",
 )  # fmt: skip
 """Those that rest on what the column instrument_note says."""
 

@@ -101,6 +101,12 @@ def missing_cycles(recorded: Recorded, cycles: Cycles, client: Client) -> tuple[
     return tuple(reasons)
 
 
+def hand_made(recorded: Recorded) -> tuple[str, ...]:
+    """Say which of the engine's sources have a profiler of their own, each in words."""
+    files = dict.fromkeys(path for item in recorded.recordings for path in item.armed.patched)
+    return tuple(f"a profiler made by hand is in {path}" for path in files)
+
+
 def disagreements(cycles: Cycles, rate: float | None, client: Client) -> tuple[str, ...]:
     """Say where instrument and client differ by more than MAX_DISAGREEMENT, each in words.
 

@@ -14,6 +14,7 @@ from sweep.analysis.instrument import (
     Client,
     InstrumentState,
     disagreements,
+    hand_made,
     instrument_state,
     missing_cycles,
 )
@@ -68,6 +69,7 @@ def phased(
     for flag, found in (
         ("cycles_missing", missing_cycles(recorded, cycles, client)),
         (DISAGREES, disagreements(cycles, rate, client)),
+        ("engine_patched", hand_made(recorded)),
     ):
         notes += found
         flags += [flag] if found else []

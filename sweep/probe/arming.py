@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Callable, Optional, Sequence
@@ -74,7 +73,7 @@ def _attach_once(scheduler: Any) -> None:
         setattr(scheduler, _MARK, attach(scheduler, directory, every_cycles))
 
 
-class _Finder(MetaPathFinder):
+class _Finder:
     """Sees the target module being imported, and patches it when it has run.
 
     Every later import is a second chance, should another finder have come first. It stays where it

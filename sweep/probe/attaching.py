@@ -11,16 +11,18 @@ import glob
 import os
 import sys
 import time
-from typing import Any, Callable, Collection, Dict, List, Optional
+from typing import Any, Callable, Collection, Dict, List, Optional, Tuple
 
 from . import hooks, reading, writing
 from .clocks import CudaClock, DeviceClock, WallClock
 from .complaint import complain
-from .recording import FIELDS, MOST_PENDING, Recorder
+from .recording import FIELDS, Recorder
 from .summary import Summary
 
 PHASES = ("cycle", "draft", "verify", "extend", "accepted")
-_MARKS = 4
+_DRAFTING = ("draft", "extend")
+_EVENTS = 1024
+"""Made at the start; a few hundred cycles are under way at most."""
 _PATCH = b"EAGLE3_PROF"
 """In the text of sources that someone has instrumented by hand."""
 
@@ -207,7 +209,7 @@ def _clock(device: str) -> DeviceClock:
     if device == "cpu":
         return WallClock()
     if device == "cuda":
-        return CudaClock(sys.modules["torch"].cuda, _MARKS * MOST_PENDING)
+        return CudaClock(sys.modules["torch"].cuda, _EVENTS)
     raise Unsupported("there is no clock for the device %r" % device)
 
 
@@ -224,10 +226,19 @@ def header(worker: Any, clock: str, found: Collection[str]) -> Dict[str, Any]:
         "worker": None if worker is None else type(worker).__name__,
         "clock": clock,
         "hooks": [name for name in PHASES if name in found],
-        "missing": [name for name in PHASES if name not in found],
+        "missing": [name for name in _expected(worker) if name not in found],
         "utc": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "fields": list(FIELDS),
     }
+
+
+def _expected(worker: Any) -> Tuple[str, ...]:
+    """Return the hooks that a worker should have: none is needed where nothing is drafted."""
+    if worker is None:
+        return ()
+    elsewhere = getattr(worker, "draft_worker", worker) is None and hasattr(worker, "verify")
+    # With pipeline parallelism only the last stage drafts; the others verify their part.
+    return tuple(name for name in PHASES if not (elsewhere and name in _DRAFTING))
 
 
 def _file(item: Any) -> Optional[str]:

@@ -80,6 +80,8 @@ def accepted(result: Any, counted: List[bool]) -> Optional[int]:
     """Return the draft tokens accepted for the counted requests of a processed result."""
     per_request = _accepted_list(result)
     if per_request is not None and len(per_request) == len(counted):
+        if all(counted):
+            return sum(per_request)
         return sum(number for number, counts in zip(per_request, counted) if counts)
     if getattr(result, "accept_lens", None) is not None or not all(counted):
         return None  # a sum would include those that do not count
@@ -94,7 +96,8 @@ def _accepted_list(result: Any) -> Optional[List[int]]:
     for name in _ACCEPTED_LISTS:
         values = getattr(result, name, None)
         if values is not None:
-            return list(values)
+            found: List[int] = values
+            return found
     lengths = getattr(result, "accept_lens", None)
     if lengths is None or str(lengths.device) != "cpu":
         return None

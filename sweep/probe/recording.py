@@ -1,13 +1,14 @@
 """From marks and calls to one row per decode cycle: what of the probe knows time, and no engine.
 
 A cycle has four marks on the device: at its entry, after drafting, after verification, after the
-draft's extension; it lasts until the next cycle's entry. Marks are read cycles later, results join
-in the order of their cycles.
+draft's extension; it lasts until the next cycle's entry. Results join in the order of their cycles.
+
+The decoding thread only notes; another thread reads the marks and gives out rows. They share one
+queue, to which the first appends and from which the second takes, and need no lock.
 """
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from typing import Any, Callable, Deque, FrozenSet, List, Optional, Protocol, Tuple
 
@@ -25,9 +26,9 @@ Row = Tuple[Optional[float], ...]
 GAP_S = 1.0
 """A longer pause of the host between two cycles is no part of the first."""
 BEHIND = 2
-"""Cycles after which marks are read."""
-MOST_PENDING = 256
-"""Cycles that wait for their marks or results; beyond it the oldest is given up."""
+"""Cycles that stay in the queue while others follow: their marks are not read sooner."""
+MOST_PENDING = 4096
+"""Cycles in the queue; more are given up."""
 
 _BEFORE_DRAFT, _BEFORE_VERIFY, _BEFORE_EXTEND = 1, 2, 3
 """Marks that a cycle has when a phase ends or begins."""
@@ -49,27 +50,29 @@ class Cycle:
     """What is known of one call that may be a decode cycle."""
 
     __slots__ = (
-        "accepted", "context_tokens", "draft_tokens", "host_cycle_s", "host_draft_s",
-        "host_extend_s", "host_verify_s", "idle", "joined", "marks", "next", "requests",
-        "size", "start_s", "steps", "whole",
+        "accepted", "context_tokens", "draft_tokens", "host_cycle_s", "host_s", "idle", "joined",
+        "marks", "next", "requests", "size", "start_s", "steps", "whole",
     )  # fmt: skip
 
-    def __init__(self, start_s: float, size: int, context_tokens: Optional[int]) -> None:
+    def __init__(
+        self, start_s: float, size: int, context_tokens: Optional[int], mark: Any, *, idle: bool
+    ) -> None:
         self.start_s = start_s
         self.size = size
         self.context_tokens = context_tokens
-        self.marks: List[Any] = []
-        self.host_draft_s = self.host_verify_s = self.host_extend_s = 0.0
+        self.idle = idle
+        self.marks: List[Any] = [mark]
+        self.host_s = [0.0, 0.0, 0.0]
+        """Of draft, verify and extend."""
         self.host_cycle_s = 0.0
-        self.idle = False
         self.steps: Optional[int] = None
         self.draft_tokens: Optional[int] = None
-        self.requests: Optional[int] = size
+        self.requests: int = size
         self.accepted: Optional[int] = None
         self.joined = False
-        self.whole = False
-        """Whether it is known what came next: `next`, or None for no cycle."""
         self.next: Optional[Cycle] = None
+        self.whole = False
+        """Whether it is known what came next: `next`, or None for no cycle. Set after it."""
 
 
 class Recorder:
@@ -84,54 +87,54 @@ class Recorder:
     ) -> None:
         """`hooks` are what is hooked of draft, verify, extend and accepted."""
         self._clock = clock
+        self._mark = clock.record
         self._now = now
         self._sink = sink
         self._hooks = hooks
-        self._lock = threading.Lock()
+        self._results = "accepted" in hooks
         self._open: Optional[Cycle] = None
-        self._pending: Deque[Cycle] = deque()
-        self._awaiting: Deque[Cycle] = deque()
-        self._count = 0
+        self._last: Optional[Cycle] = None
+        """The cycle that may still go on until the next one."""
         self._last_s = 0.0
+        self._awaiting: Deque[Cycle] = deque()
+        self._pending: Deque[Cycle] = deque()
+        self._count = 0
+        self._stopped = False
 
     # Of the decoding thread, in the order of a cycle
 
     def enter(self, size: int, context_tokens: Optional[int], *, idle: bool) -> None:
         """A call begins that may be a decode cycle, with a batch of `size` requests."""
-        if not self._clock.usable():
-            self._open = None
-            return
-        cycle = Cycle(self._now(), size, context_tokens)
-        cycle.idle = idle
-        cycle.marks.append(self._clock.record())
-        self._open = cycle
+        if self._clock.usable() and not self._stopped:
+            start_s = self._now()
+            self._open = Cycle(start_s, size, context_tokens, self._mark(), idle=idle)
 
     def drafted(self, host_s: float) -> None:
         """Drafting returned after `host_s`."""
         cycle = self._open
         if cycle is not None and len(cycle.marks) == _BEFORE_DRAFT:
-            cycle.host_draft_s = host_s
-            cycle.marks.append(self._clock.record())
+            cycle.marks.append(self._mark())
+            cycle.host_s[0] = host_s
 
     def verifying(self) -> None:
         """Verification begins: if nothing was drafted, drafting took the time until here."""
         cycle = self._open
         if cycle is not None and len(cycle.marks) == _BEFORE_DRAFT:
-            cycle.marks.append(self._clock.record())
+            cycle.marks.append(self._mark())
 
     def verified(self, host_s: float) -> None:
         """Verification returned after `host_s`."""
         cycle = self._open
         if cycle is not None and len(cycle.marks) == _BEFORE_VERIFY:
-            cycle.host_verify_s = host_s
-            cycle.marks.append(self._clock.record())
+            cycle.marks.append(self._mark())
+            cycle.host_s[1] = host_s
 
     def extended(self, host_s: float) -> None:
         """The draft's extension returned after `host_s`."""
         cycle = self._open
         if cycle is not None and len(cycle.marks) == _BEFORE_EXTEND:
-            cycle.host_extend_s = host_s
-            cycle.marks.append(self._clock.record())
+            cycle.marks.append(self._mark())
+            cycle.host_s[2] = host_s
 
     def leave(
         self, steps: Optional[int], draft_tokens: Optional[int], accepted: Optional[int] = None
@@ -143,27 +146,23 @@ class Recorder:
         cycle, self._open = self._open, None
         if cycle is None:
             return
-        with self._lock:
-            self._last_s = self._now()
-            if cycle.idle or len(cycle.marks) <= _BEFORE_VERIFY:
-                self._release(cycle)
-                self._close_last()
-                return
-            if len(cycle.marks) == _BEFORE_EXTEND:  # nobody goes on: there was nothing to extend
-                cycle.marks.append(self._clock.record())
-            cycle.host_cycle_s = self._last_s - cycle.start_s
-            cycle.steps, cycle.draft_tokens = steps, draft_tokens
-            cycle.accepted = accepted
-            self._append(cycle)
-            self._emit_ready(keep=BEHIND)
+        self._last_s = self._now()
+        if cycle.idle or len(cycle.marks) <= _BEFORE_VERIFY:
+            self._release(cycle)
+            self._end_last(None)
+            return
+        if len(cycle.marks) == _BEFORE_EXTEND:  # nobody goes on: there was nothing to extend
+            cycle.marks.append(self._mark())
+        cycle.host_cycle_s = self._last_s - cycle.start_s
+        cycle.steps, cycle.draft_tokens, cycle.accepted = steps, draft_tokens, accepted
+        self._append(cycle)
 
     def abandon(self) -> None:
         """The call raised."""
         cycle, self._open = self._open, None
         if cycle is not None:
-            with self._lock:
-                self._release(cycle)
-                self._close_last()
+            self._release(cycle)
+            self._end_last(None)
 
     def join(self, size: int, requests: int, accepted: Optional[int]) -> None:
         """Take the result of the oldest cycle without one, whose batch had `size` requests.
@@ -171,104 +170,95 @@ class Recorder:
         Of these, `requests` were still running and got `accepted` draft tokens; a cycle that
         nobody got anything of is left out. A cycle of another size lost its result.
         """
-        with self._lock:
-            while self._awaiting:
-                cycle = self._awaiting.popleft()
+        while self._awaiting:
+            cycle = self._awaiting.popleft()
+            if cycle.size == size:
+                cycle.requests = requests
+                if accepted is not None:
+                    cycle.accepted = accepted
                 cycle.joined = True
-                if cycle.size == size:
-                    cycle.requests = requests
-                    cycle.accepted = cycle.accepted if accepted is None else accepted
-                    return
+                return
+            cycle.joined = True
 
     def expect_no_results(self) -> None:
         """Go on without accepted tokens."""
-        with self._lock:
-            self._hooks -= {"accepted"}
-            self._join_all()
-
-    def stop(self) -> None:
-        """Forget what is not complete; nothing follows."""
-        with self._lock:
-            self._open = None
-            self._awaiting.clear()
-            self._pending.clear()
-
-    # Of the other thread
-
-    def settle(self, *, at_once: bool = False) -> None:
-        """Give out what no later cycle will complete, once the server has been idle for a while."""
-        with self._lock:
-            paused = self._open is None and self._now() - self._last_s > GAP_S
-            if paused or at_once:
-                self._close_last()
-                self._join_all()
-                self._emit_ready(keep=0)
-
-    # Inside the lock
-
-    def _append(self, cycle: Cycle) -> None:
-        last = self._pending[-1] if self._pending else None
-        if last is not None and not last.whole:
-            last.whole = True
-            if cycle.start_s - last.start_s - last.host_cycle_s <= GAP_S:
-                last.next = cycle
-        self._pending.append(cycle)
-        if "accepted" in self._hooks:
-            self._awaiting.append(cycle)
-        else:
-            cycle.joined = True
-        if len(self._pending) > MOST_PENDING:
-            self._give_up(self._pending.popleft())
-
-    def _close_last(self) -> None:
-        if self._pending:
-            self._pending[-1].whole = True
-
-    def _join_all(self) -> None:
+        self._results = False
         while self._awaiting:
             self._awaiting.popleft().joined = True
 
-    def _give_up(self, cycle: Cycle) -> None:
-        self._sink.drop(1)
-        self._count += 1
-        if not cycle.joined:
-            self._awaiting.remove(cycle)
-        self._release(cycle)
+    def stop(self) -> None:
+        """Forget what is not complete; nothing follows."""
+        self._stopped = True
+        self._open = None
 
-    def _emit_ready(self, *, keep: int) -> None:
-        while len(self._pending) > keep and self._is_ready(self._pending[0]):
-            cycle = self._pending.popleft()
-            if cycle.requests:
-                self._count += 1
-                self._sink.take(self._row(cycle))
+    def _append(self, cycle: Cycle) -> None:
+        if len(self._pending) >= MOST_PENDING:
+            self._sink.drop(1)
             self._release(cycle)
+            self._end_last(None)
+            return
+        self._end_last(cycle)
+        self._last = cycle
+        cycle.joined = not self._results
+        if self._results:
+            self._awaiting.append(cycle)
+        self._pending.append(cycle)
 
-    def _is_ready(self, cycle: Cycle) -> bool:
-        end = cycle.marks[-1] if cycle.next is None else cycle.next.marks[0]
-        return cycle.whole and cycle.joined and self._clock.ready(end)
+    def _end_last(self, following: Optional[Cycle]) -> None:
+        last, self._last = self._last, None
+        if last is not None:
+            if following is not None:
+                paused_s = following.start_s - last.start_s - last.host_cycle_s
+                last.next = following if paused_s <= GAP_S else None
+            last.whole = True
 
     def _release(self, cycle: Cycle) -> None:
         for mark in cycle.marks:
             self._clock.release(mark)
 
-    def _row(self, cycle: Cycle) -> Row:
-        seconds, marks, hooks = self._clock.seconds, cycle.marks, self._hooks
-        drafts, extends = "draft" in hooks, "extend" in hooks
+    # Of the other thread
+
+    def settle(self, *, at_once: bool = False) -> None:
+        """Give out the cycles that are complete and that the device has passed.
+
+        Once the server has paused, or `at_once`, also those that nothing will complete any more.
+        """
+        paused = self._open is None and self._now() - self._last_s > GAP_S
+        final = paused or at_once
+        keep = 0 if final else BEHIND
+        while not self._stopped and len(self._pending) > keep:
+            cycle = self._pending[0]
+            if not (final or (cycle.whole and cycle.joined)):
+                return
+            following = cycle.next  # read once: it may be found at this very moment
+            end = cycle.marks[-1] if following is None else following.marks[0]
+            if not self._clock.ready(end):
+                return
+            self._pending.popleft()
+            if cycle.requests:
+                self._count += 1
+                self._sink.take(self._row(cycle, following))
+            self._release(cycle)
+
+    def _row(self, cycle: Cycle, following: Optional[Cycle]) -> Row:
+        seconds, marks = self._clock.seconds, cycle.marks
+        drafts, extends = "draft" in self._hooks, "extend" in self._hooks
         draft_s = seconds(marks[0], marks[1]) if drafts else None
         verify_s = seconds(marks[1], marks[2])
         extend_s = seconds(marks[2], marks[3]) if extends else None
         cycle_s = other_s = None
-        if cycle.next is not None:
-            cycle_s = seconds(marks[0], cycle.next.marks[0])
+        if following is not None:
+            cycle_s = seconds(marks[0], following.marks[0])
             if draft_s is not None and extend_s is not None:
                 other_s = cycle_s - draft_s - verify_s - extend_s
+        host_draft_s, host_verify_s, host_extend_s = cycle.host_s
         return (
             self._count, cycle.start_s, cycle.requests, cycle.context_tokens,
             cycle.steps, cycle.draft_tokens,
             draft_s, verify_s, extend_s, other_s, cycle_s,
-            cycle.host_draft_s if drafts else None,
-            cycle.host_verify_s,
-            cycle.host_extend_s if extends else None,
+            host_draft_s if drafts else None,
+            host_verify_s,
+            host_extend_s if extends else None,
             cycle.host_cycle_s,
             cycle.accepted,
         )  # fmt: skip

@@ -143,6 +143,22 @@ def test_missing_cycles_are_flagged() -> None:
     assert row["timed_cycles"] == 540
 
 
+def test_a_profiler_in_the_engines_own_sources_is_flagged() -> None:
+    """Its cost is in every figure, and nobody may believe that the installation is as released."""
+    record = builder().record()
+    patched = armed(patched=("/opt/sglang/eagle_worker.py",))
+    found = {
+        key: Recorded(
+            tuple(dataclasses.replace(item, armed=patched) for item in recorded.recordings)
+        )
+        for key, recorded in cycles_of(record).items()
+    }
+    row = row_of(record, found)
+    assert "engine_patched" in row["flags"].split()
+    assert row["instrument_note"] == "a profiler made by hand is in /opt/sglang/eagle_worker.py"
+    assert row["verify_ms"] == pytest.approx(10.0)
+
+
 @pytest.mark.parametrize(
     ("recorded", "flag", "note"),
     [

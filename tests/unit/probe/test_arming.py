@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -173,5 +174,8 @@ def test_sources_that_were_instrumented_by_hand_are_reported(tmp_path: Path) -> 
     done = installation.serve(sys.executable)
     assert (done.returncode, done.stdout) == (0, "")
     first = (installation.out / "cycles.0.jsonl").read_text().splitlines()[0]
-    assert f'"patched":["{worker}"]' in first
-    assert len(installation.files()[0].columns["n"]) == 6
+    assert json.loads(first)["patched"] == [str(worker)]
+    found = installation.files()[0]
+    assert found.armed is not None
+    assert found.armed.patched == (str(worker),)
+    assert len(found.columns["n"]) == 6

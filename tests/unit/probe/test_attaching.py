@@ -56,10 +56,9 @@ class Bench:
         descriptor, _ = writing.create(str(self._path), 0, 1)
         header = attaching.header(self.worker, "fake", found)
         self.writer = writing.Writer(descriptor, header | {"rank": 0, "ranks": 1}, None)
-        recorder = Recorder(self.device, self.device.now, self.writer, frozenset(found))
-        attached = Attached(recorder, self.writer, self.device.now)
+        self.recorder = Recorder(self.device, self.device.now, self.writer, frozenset(found))
+        attached = Attached(self.recorder, self.writer, self.device.now)
         attached.install(found)
-        self._attached = attached
         return attached
 
     def requests(self, *lengths: int, rid: str = "r") -> list[Any]:
@@ -79,7 +78,7 @@ class Bench:
         """What the controller reads in the end."""
         self.device.wait()
         self.device.sleep(2.0)
-        self._attached.recorder.settle()
+        self.recorder.settle()
         self.writer.close()
         return cycles.decode((self._path / "cycles.0.jsonl").read_text())
 
@@ -232,9 +231,19 @@ def test_a_renamed_phase_is_named(
             if old in vars(kind):
                 setattr(kind, new, vars(kind)[old])
                 delattr(kind, old)
-    found = attaching.find(None, sglang.EAGLEWorkerV2(FakeDevice()))
-    header = attaching.header(None, "fake", {**found, "accepted": None})
+    worker = sglang.EAGLEWorkerV2(FakeDevice())
+    header = attaching.header(worker, "fake", {**attaching.find(None, worker), "accepted": None})
     assert tuple(header["missing"]) == missing
+
+
+def test_where_nothing_is_drafted_nothing_is_missing(sglang: ModuleType) -> None:
+    """Without speculation there is no worker; with pipelines, only the last stage drafts."""
+    assert attaching.header(None, "cuda", ())["missing"] == []
+    stage = sglang.EAGLEWorkerV2(FakeDevice())
+    stage._draft_worker = None
+    found = attaching.find(None, stage)
+    assert set(found) == {"cycle", "verify"}
+    assert attaching.header(stage, "cuda", {**found, "accepted": None})["missing"] == []
 
 
 def test_a_worker_without_phases(sglang: ModuleType, tmp_path: Path) -> None:
@@ -284,9 +293,13 @@ def test_a_failing_hook_is_taken_out_and_the_server_goes_on(
     for part in (bench.worker, bench.worker.draft_worker):
         part.device = bench.device
     bench.scheduler._fake = bench.device
-    bench.attach()
+    attached = bench.attach()
     assert [dict(vars(kind)) for kind in kinds(sglang)] != originals
     bench.serve(40)
+    bench.device.wait()
+    if method == "ready":
+        while bench.writer.turn(bench.recorder.settle, attached.failed):
+            bench.device.sleep(0.5)
     assert bench.engines_counts() == (20, 20)
     assert [dict(vars(kind)) for kind in kinds(sglang)] == originals
     (error,) = bench.finish().errors
