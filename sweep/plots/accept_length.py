@@ -12,15 +12,15 @@ from sweep.plots.facets import LINE_DODGE, Panel, draw_panels, facets, left_out
 from sweep.plots.style import MUTED, SURFACE, say, values
 
 NOTE = (
-    "Solid: accept length, bonus token included. Dashed, hollow: break-even at the cycle time "
-    "seen by the client. Speculation pays where solid is above dashed."
+    "Solid: accept length, bonus token included. Dashed, hollow: break-even at {}. Speculation "
+    "pays where solid is above dashed."
 )
 
 
 def accept_length(frame: pd.DataFrame, verdict: Verdict) -> Figure:
     """Draw accept length and break-even [tokens/cycle] over draft steps."""
     found = facets(frame, verdict)
-    sheet = draw_panels(found, _title(frame), NOTE + left_out(frame))
+    sheet = draw_panels(found, _title(frame), NOTE.format(_cycle(frame)) + left_out(frame))
     has_break_even = [_draw(panel) for panel in sheet.panels]
     sample = Line2D([], [], color=MUTED, marker="o", linestyle="--", markerfacecolor=SURFACE)
     return sheet.finish({"break-even": sample} if any(has_break_even) else {})
@@ -36,6 +36,20 @@ def _title(frame: pd.DataFrame) -> str:
     above = int((judged["accept_length"] > judged["break_even_accept_length"]).sum())
     below = int((judged["accept_length"] < judged["break_even_accept_length"]).sum())
     return f"Accept length is above break-even in {above} of {len(judged)} rows, below in {below}"
+
+
+def _cycle(frame: pd.DataFrame) -> str:
+    """Whose cycle the break-even rests on."""
+    with_it = frame[frame["break_even_accept_length"].notna()]
+    measured = int(with_it["speedup_by_cycle"].notna().sum())
+    if not measured:
+        return "the cycle time seen by the client"
+    if measured == len(with_it):
+        return "the cycle time measured in the engine"
+    return (
+        f"the cycle time measured in the engine ({measured} of {len(with_it)} rows) or seen by the "
+        "client"
+    )
 
 
 def _draw(panel: Panel) -> bool:

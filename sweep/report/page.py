@@ -12,6 +12,7 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from sweep.analysis.bottleneck import findings, timed_rows
 from sweep.analysis.glossary import FLAGS, Column, entry
 from sweep.analysis.verdict import Verdict
 from sweep.analysis.wording import bounds, known, number
@@ -27,6 +28,8 @@ MAIN_COLUMNS = (
     "same_as_baseline_share", "windows", "load_s",
 )  # fmt: skip
 """Shown at once, in this order; the others on request."""
+PHASE_COLUMNS = ("draft_ms", "verify_ms", "extend_ms", "other_ms", "cycle_ms")
+"""Shown too where any cycle was measured, before the accept length."""
 
 _THEME = {
     SURFACE: "surface", INK: "ink", MUTED: "muted", RULE: "rule", ALERT: "bad",
@@ -78,7 +81,8 @@ def page(record: SweepRecord, frame: pd.DataFrame, verdict: Verdict, plots: Sequ
         lstrip_blocks=True,
         finalize=_finalize,
     )
-    order = _column_order(frame)
+    main = _main_columns(frame)
+    order = _column_order(frame, main)
     leading = {place.leading.trial_id for place in verdict.places if place.leading}
     return environment.get_template("report.html.j2").render(
         name=record.experiment.name,
@@ -87,10 +91,11 @@ def page(record: SweepRecord, frame: pd.DataFrame, verdict: Verdict, plots: Sequ
         driver_note=record.driver_note,
         verdict=verdict,
         several_nodes=len({place.node for place in verdict.places}) > 1,
+        findings=findings(frame),
         states=list(frame["state"].value_counts(sort=False).items()),
         plots=[Plot(plot.title, Markup(_themed(plot.svg)), plot.shape) for plot in plots],  # noqa: S704  our own drawing
-        columns=[_heading(name) for name in order],
-        rows=[_row(row, order, leading) for row in frame.to_dict("records")],
+        columns=[_heading(entry(name), main) for name in order],
+        rows=[_row(row, order, main, leading) for row in frame.to_dict("records")],
         launches=launch_details(record),
         provenance=provenance(record),
         experiment=experiment_text(record),
@@ -120,28 +125,37 @@ def _themed(svg: str) -> str:
     return body
 
 
-def _column_order(frame: pd.DataFrame) -> list[str]:
+def _main_columns(frame: pd.DataFrame) -> tuple[str, ...]:
+    if timed_rows(frame).empty:
+        return MAIN_COLUMNS
+    at = MAIN_COLUMNS.index("accept_length")
+    return (*MAIN_COLUMNS[:at], *PHASE_COLUMNS, *MAIN_COLUMNS[at:])
+
+
+def _column_order(frame: pd.DataFrame, main: Sequence[str]) -> list[str]:
     """Main columns first; ends of intervals stand in the cell of their estimate."""
     names = [str(name) for name in frame.columns if not str(name).endswith(_INTERVAL_ENDS)]
-    return [*MAIN_COLUMNS, *(name for name in names if name not in MAIN_COLUMNS)]
+    return [*main, *(name for name in names if name not in main)]
 
 
-def _css(name: str, column: Column) -> str:
+def _css(column: Column, main: Sequence[str]) -> str:
     classes = ["number"] if column.dtype in _NUMBERS else []
-    return " ".join(classes if name in MAIN_COLUMNS else [*classes, "more"])
+    return " ".join(classes if column.name in main else [*classes, "more"])
 
 
-def _heading(name: str) -> _Heading:
-    column = entry(name)
+def _heading(column: Column, main: Sequence[str]) -> _Heading:
     unit = f" [{column.unit}]" if column.unit else ""
-    return _Heading(name, _css(name, column), f"{name}{unit}: {column.definition}")
+    tooltip = f"{column.name}{unit}: {column.definition}"
+    return _Heading(column.name, _css(column, main), tooltip)
 
 
-def _row(row: Mapping[Any, Any], order: Sequence[str], leading: set[str]) -> _Row:
+def _row(
+    row: Mapping[Any, Any], order: Sequence[str], main: Sequence[str], leading: set[str]
+) -> _Row:
     cells = []
     for name in order:
         column, value = entry(name), row[name]
-        css = _css(name, column)
+        css = _css(column, main)
         if not known(value):
             cells.append(_Cell("", "", css))
             continue

@@ -11,6 +11,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from sweep.analysis.bottleneck import findings, timed_rows
+from sweep.analysis.phases import PHASES
 from sweep.analysis.verdict import Verdict
 from sweep.analysis.wording import bounds, known, number, ratio
 from sweep.model.plan import Role
@@ -39,6 +41,9 @@ def summary(frame: pd.DataFrame, verdict: Verdict) -> Group:
         *names, concurrency = (visible(str(key)) for key in keys)
         parts.append(Text(", ".join([*names, f"concurrency {concurrency}"]), style="bold"))
         parts.append(_table(rows, leading))
+        timed = timed_rows(rows)
+        if len(timed):
+            parts.append(_phases(timed))
     return Group(*parts)
 
 
@@ -58,6 +63,22 @@ def _table(rows: pd.DataFrame, leading: set[str]) -> Table:
     return table
 
 
+def _phases(rows: pd.DataFrame) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("  ms per cycle", min_width=18)
+    for name in (*PHASES, "cycle"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("accept len", "break-even"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in rows.to_dict("records"):
+        table.add_row(
+            Text.assemble("  ", _text(row["configuration"])),
+            *(Text(_cell(row, f"{name}_ms")) for name in (*PHASES, "cycle")),
+            *(Text(_cell(row, name)) for name in ("accept_length", "break_even_accept_length")),
+        )
+    return table
+
+
 def verdict_panel(verdict: Verdict, *, warnings: bool = True) -> RenderableType:
     """Return the verdict in a frame, with what to beware of below."""
     parts: list[RenderableType] = [_text(verdict.summary, "bold")]
@@ -73,23 +94,26 @@ def show_result(frame: pd.DataFrame, verdict: Verdict, directory: Path) -> None:
     console = Console()
     console.print(summary(frame, verdict))
     console.print(verdict_panel(verdict))
+    for sentence in findings(frame):
+        console.print(_text(f"· {sentence}"))
     console.print(Text(f"report: {directory / 'report.html'}"), soft_wrap=True)
 
 
 def _figures(row: Any) -> list[str]:
-    def cell(name: str) -> str:
-        return number(float(row[name])) if known(row[name]) else "–"
-
     speedup = "–"
     if known(row["speedup"]):
         interval = bounds(row["speedup_lo"], row["speedup_hi"])
         speedup = ratio(float(row["speedup"])) + interval
     return [
-        cell("output_tok_s"),
+        _cell(row, "output_tok_s"),
         bounds(row["output_tok_s_lo"], row["output_tok_s_hi"]).strip() or "–",
         speedup,
-        cell("accept_length"),
+        _cell(row, "accept_length"),
     ]
+
+
+def _cell(row: Any, name: str) -> str:
+    return number(float(row[name])) if known(row[name]) else "–"
 
 
 def _state(row: Any) -> Text:

@@ -11,6 +11,7 @@ from sweep.analysis.timeline import attempt_lines
 from sweep.analysis.verdict import Verdict, verdict
 from sweep.model.record import SweepRecord
 from sweep.plots.accept_length import accept_length
+from sweep.plots.phases import phases
 from sweep.plots.style import mark_simulated, render
 from sweep.plots.throughput import throughput
 from sweep.plots.timeline import timeline
@@ -35,12 +36,15 @@ def write_report(record: SweepRecord, directory: Path, count: Count) -> Verdict:
     figures = {
         "throughput": (throughput(frame, judged), ""),
         "accept_length": (accept_length(frame, judged), ""),
+        "phases": (phases(frame, judged), ""),
         "timeline": (timeline(attempt_lines(record)), "narrow"),
     }
     plots_dir = directory / PLOTS_DIR
     plots_dir.mkdir(parents=True, exist_ok=True)
     plots = []
     for name, (figure, shape) in figures.items():
+        if figure is None:
+            continue
         if record.experiment.engine.kind == "simulator":
             mark_simulated(figure)
         drawn = render(figure, name)

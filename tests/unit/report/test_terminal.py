@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fakes.records import BASELINE, RecordBuilder, TrialPlan, count, experiment, steps, workload
+from fakes.timed import timed_sweep
 from rich.console import Console, RenderableType
 
 from sweep.analysis.frame import make_frame
@@ -66,3 +67,21 @@ def test_verdict_comes_with_warnings_or_without() -> None:
     assert "2 steps leads with 168 tok/s" in " ".join(with_warnings.split())
     assert "! 1 trial failed with oom" in with_warnings
     assert "!" not in shown(verdict_panel(judged, warnings=False))
+
+
+def test_phases_are_shown_where_there_are_any() -> None:
+    """Milliseconds of each phase below the place's table, and no such table without cycles."""
+    phases_s = {"draft_s": 0.001, "verify_s": 0.019, "extend_s": 0.0005, "other_s": 0.0}
+    record, cycles = timed_sweep({2: phases_s})
+    frame = make_frame(record, count, None, cycles)
+    lines = shown(summary(frame, verdict(frame, record.experiment))).splitlines()
+    at = next(n for n, line in enumerate(lines) if "ms per cycle" in line)
+    assert lines[at].split()[3:] == [
+        "draft", "verify", "extend", "other", "cycle", "accept", "len", "break-even"
+    ]  # fmt: skip
+    assert lines[at + 1].split() == [
+        "2", "steps", "1.00", "19.0", "0.500", "0", "20.5", "2.50", "2.05"
+    ]  # fmt: skip
+    assert "ms per cycle" not in shown(
+        summary(make_frame(record, count), verdict(frame, record.experiment))
+    )

@@ -6,11 +6,13 @@ import csv
 import dataclasses
 import io
 import json
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from fakes.records import BASELINE, RecordBuilder, TrialPlan, count, experiment, steps, workload
+from fakes.timed import timed_sweep
 
 from sweep.analysis.frame import make_frame
 from sweep.analysis.verdict import verdict
@@ -18,7 +20,7 @@ from sweep.model.plan import Role, ServerCommand
 from sweep.model.states import Failure
 from sweep.report.chunks import read_gaps
 from sweep.report.export import to_csv, to_json
-from sweep.report.page import page
+from sweep.report.page import PHASE_COLUMNS, page
 from sweep.report.text import visible
 from sweep.report.write import write_report
 
@@ -218,3 +220,20 @@ def test_csv_and_json_hold_the_same_rows() -> None:
     assert table[1]["reason"] == 'a,b\n"c"'
     assert float(table[0]["output_tok_s"]) == rows[0]["output_tok_s"]
     assert json.loads(to_json(frame.iloc[:0])) == []
+
+
+def test_phases_are_told_where_there_are_any(tmp_path: Path) -> None:
+    """Findings before the figures, phases among the main columns; without cycles, neither."""
+    phases_s = {"draft_s": 0.001, "verify_s": 0.019, "extend_s": 0.0005, "other_s": 0.0}
+    record, cycles = timed_sweep({2: phases_s})
+    frame = make_frame(record, count, None, cycles)
+    html = page(record, frame, verdict(frame, record.experiment), [])
+    assert "<li>Verify takes 93 % of the cycle.</li>" in html
+    heading = r'<th class="number"[^>]*><button type="button">{}</button>'
+    for name in PHASE_COLUMNS:
+        assert re.search(heading.format(name), html), name
+    plain = page_of(plain_builder())
+    assert "Inside a cycle" not in plain
+    assert not re.search(heading.format("verify_ms"), plain)
+    write_report(record, tmp_path, count)
+    assert not (tmp_path / "plots" / "phases.png").exists()
