@@ -150,10 +150,11 @@ def result(directory: Path) -> tuple[pd.DataFrame, Verdict]:
     from sweep.analysis.verdict import verdict  # noqa: PLC0415
     from sweep.report.chunks import read_gaps  # noqa: PLC0415
     from sweep.report.cycles import read_cycles  # noqa: PLC0415
+    from sweep.report.telemetry import read_clocks  # noqa: PLC0415
 
     read = record(directory)
     count = engine_of(read.experiment.engine).count
-    frame = make_frame(read, count, read_gaps(read), read_cycles(read))
+    frame = make_frame(read, count, read_gaps(read), read_cycles(read), read_clocks(read))
     return frame, verdict(frame, read.experiment)
 
 

@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
-from sweep.analysis.cycles import CyclesOf
+from sweep.analysis.clocks import ClocksOf, clocks_within, throttled
+from sweep.analysis.cycles import CyclesOf, window_spans
 from sweep.analysis.glossary import (
     ARGUMENT_PREFIX,
     SHARE_COLUMN,
@@ -44,12 +45,13 @@ def make_frame(
     count: Count,
     gaps: Gaps | None = None,
     cycles: CyclesOf | None = None,
+    clocks: ClocksOf | None = None,
 ) -> pd.DataFrame:
     """Return the table of a sweep; `count` is the engine's reading of a request's raw counts.
 
     Rows come in plan order, configurations that the engine's rules refuse last, one row for each
     place (workload and concurrency) that they were asked for. Without `gaps` the ITL is null,
-    without `cycles` every phase is.
+    without `cycles` every phase is; without `clocks` no row is flagged for them.
     """
     attempts = {
         (attempt.launch_id, attempt.attempt): attempt
@@ -63,6 +65,7 @@ def make_frame(
         measured = measure(trial.trial.trial_id, attempt, count) if attempt else None
         pairs.append((trial, attempt, measured))
     references = find_references((trial, measured) for trial, _, measured in pairs)
+    slowed = _slowed(pairs, clocks or {})
     rows = [
         trial_row(
             Source(
@@ -74,6 +77,7 @@ def make_frame(
                 launch_failure=launch_failures.get(trial.launch.launch_id),
                 gaps=_gaps_of(trial, measured, gaps or {}),
                 recorded=(cycles or {}).get((trial.launch.launch_id, trial.attempt or 0)),
+                is_throttled=trial.trial.trial_id in slowed,
             )
         )
         for trial, attempt, measured in pairs
@@ -110,6 +114,19 @@ def _pooled(pairs: Sequence[_Pair], references: References, gaps: Gaps) -> dict[
             row |= ratio("speedup_vs_default", measured.output, default.output)
         result |= {trial.trial.trial_id: row for trial, _, _ in parts}
     return result
+
+
+def _slowed(pairs: Sequence[_Pair], clocks: ClocksOf) -> set[str]:
+    within = {
+        trial.trial.trial_id: clocks_within(
+            window_spans(attempt.events, trial.trial.trial_id),
+            clocks.get((attempt.launch_id, attempt.attempt), ()),
+        )
+        for trial, attempt, _ in pairs
+        if attempt is not None
+    }
+    groups = {trial.trial.trial_id: (trial.launch.node, place(trial)) for trial, _, _ in pairs}
+    return throttled(groups, within)
 
 
 def _gaps_of(trial: TrialRecord, measured: Measurement | None, gaps: Gaps) -> list[float]:

@@ -261,6 +261,9 @@ FLAGS = {
     "cached_prompt": "More than a tenth of the prompt tokens came from a cache: time to first "
     "token and throughput flatter.",
     "cache_unknown": "The engine did not confirm that its cache was flushed.",
+    "throttled": "In the windows the clock of a GPU was more than 5 % below its best in other rows "
+    "of the same workload, concurrency and node, and the GPU reported why (power, heat, a fault): "
+    "the configuration can do better than the row says.",
     "one_prompt": "One prompt only: nothing is known of other prompts.",
     "few_windows": "Fewer complete windows than asked, or fewer than three: the interval is weak "
     "or missing.",

@@ -52,6 +52,8 @@ class Source:
     """Between the outputs of its answers [s]."""
     recorded: Recorded | None
     """What the engine recorded of its cycles; None: its files were not fetched."""
+    is_throttled: bool
+    """Whether a GPU was held back in its windows."""
 
 
 def trial_row(source: Source) -> Row:
@@ -82,6 +84,8 @@ def trial_row(source: Source) -> Row:
         flags += measurement_flags(measured, trial.trial.workload, row["accept_length"])
         if is_cache_unknown(attempt.events, trial.trial.trial_id):
             flags.append("cache_unknown")
+        if source.is_throttled:
+            flags.append("throttled")
         inside = _phased(source, attempt, measured)
         row |= inside.row | _shares(source, measured, inside)
         flags += inside.flags

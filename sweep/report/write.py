@@ -19,6 +19,7 @@ from sweep.report.chunks import read_gaps
 from sweep.report.cycles import read_cycles
 from sweep.report.export import to_csv
 from sweep.report.page import Plot, page
+from sweep.report.telemetry import read_clocks
 
 REPORT_FILE = "report.html"
 SUMMARY_FILE = "summary.csv"
@@ -31,7 +32,7 @@ def write_report(record: SweepRecord, directory: Path, count: Count) -> Verdict:
     Every file appears whole or not at all; files of an earlier report are replaced. `count` is
     the engine's reading of a request's raw counts. Raises OSError when a file cannot be written.
     """
-    frame = make_frame(record, count, read_gaps(record), read_cycles(record))
+    frame = make_frame(record, count, read_gaps(record), read_cycles(record), read_clocks(record))
     judged = verdict(frame, record.experiment)
     figures = {
         "throughput": (throughput(frame, judged), ""),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from fakes.machine import Machine
 from faults.gpus import FakeGpus, gpus
 from faults.remote import node_behind_ssh, remote_node
@@ -37,3 +39,26 @@ def test_memory_that_stays_holds_up_the_next_launch(machine: Machine) -> None:
     assert machine.states() == {"ok": 3}
     assert [start["steps"] for start in machine.starts()] == [1, 2, 3]
     machine.require_quiet()
+
+
+def test_only_the_row_whose_clocks_dropped_is_flagged(machine: Machine) -> None:
+    """Twenty per cent for one launch, with a reason; the row stays, and says so."""
+    machine.serve_with("--rate 110 --unready 1")  # a window lasts 1.5 s, a sample comes each second
+    fake = FakeGpus(machine.root, FREE)
+    file = machine.experiment([1, 2, 3], node=remote_node(machine) | {"gpus": [0, 1]})
+    hot = gpus(10, sm_clock_mhz=1584, throttle_reasons=0x40)
+    with node_behind_ssh(machine, environment=fake.environment):
+        driving = machine.inline("submit", file)
+        machine.wait_for_sweep()
+        for steps, state in ((1, FREE), (2, hot), (3, FREE)):
+            machine.wait_for_phase(steps, "load")
+            fake.show(state)
+        driving.join(60)
+    assert driving.exitcode == 0, machine.inline_log()
+    rows = json.loads(machine.run("export", "--format", "json").text)
+    assert {row["num_steps"]: "throttled" in row["flags"] for row in rows} == {
+        1: False,
+        2: True,
+        3: False,
+    }
+    assert all(row["output_tok_s"] for row in rows)

@@ -21,6 +21,7 @@ from sweep.model.states import Failure
 from sweep.report.chunks import read_gaps
 from sweep.report.export import to_csv, to_json
 from sweep.report.page import PHASE_COLUMNS, page
+from sweep.report.telemetry import read_clocks
 from sweep.report.text import visible
 from sweep.report.write import write_report
 
@@ -202,6 +203,30 @@ def test_chunk_files_give_the_latency_between_outputs(tmp_path: Path) -> None:
     assert frame["itl_s_p50"][0] == pytest.approx(0.03)
     assert frame["itl_s_p99"][0] == pytest.approx(0.04)
     assert frame["itl_s_p50"].isna().tolist() == [False, True]
+
+
+def test_a_gpu_that_was_held_back_flags_its_row(tmp_path: Path) -> None:
+    """By the samples that were fetched; the row keeps its figures."""
+    code = workload()
+    builder = RecordBuilder(experiment(code))
+    for count_of_steps, clock_mhz in ((1, 1980.0), (2, 1584.0)):
+        launch = tmp_path / str(count_of_steps)
+        launch.mkdir()
+        start_s = builder.now_s
+        builder.launch(steps(count_of_steps), TrialPlan(code), directory=str(launch))
+        samples = [
+            {"v": 1, "t_s": start_s + second, "uuid": "GPU-0", "sm_clock_mhz": clock_mhz,
+             "throttle_reasons": "0x0000000000000040"}
+            for second in range(60)
+        ]  # fmt: skip
+        lines = [*map(json.dumps, samples), '{"foreign_pids":[]}', '{"v":1,"t_s":1']
+        (launch / "telemetry.jsonl").write_text("\n".join(lines))
+    record = builder.record()
+    frame = make_frame(record, count, clocks=read_clocks(record))
+    assert frame["flags"].tolist() == ["", "throttled"]
+    assert frame["output_tok_s"].notna().all()
+    judged = verdict(frame, record.experiment)
+    assert [text for text in judged.warnings if text.startswith("throttled: 2 steps")]
 
 
 def test_csv_and_json_hold_the_same_rows() -> None:
