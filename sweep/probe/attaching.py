@@ -153,7 +153,9 @@ class Attached:
             try:
                 if counted is not None:
                     accepted = reading.accepted(result, counted)
-                    recorder.join(len(counted), sum(counted), accepted)
+                    recorder.join(
+                        len(counted), sum(counted), accepted, goes_on=reading.goes_on(batch)
+                    )
             except Exception as problem:  # noqa: BLE001
                 self.failed("accepted", problem)
             return returned

@@ -76,6 +76,11 @@ def running(batch: Any, result: Any) -> Optional[List[bool]]:
     ]
 
 
+def goes_on(batch: Any) -> bool:
+    """Whether any request of a processed batch is still running."""
+    return not all(request.finished() for request in batch.reqs)
+
+
 def accepted(result: Any, counted: List[bool]) -> Optional[int]:
     """Return the draft tokens accepted for the counted requests of a processed result."""
     per_request = _accepted_list(result)

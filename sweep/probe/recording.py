@@ -25,8 +25,6 @@ Row = Tuple[Optional[float], ...]
 
 GAP_S = 1.0
 """A longer pause of the host between two cycles is no part of the first."""
-BEHIND = 2
-"""Cycles that stay in the queue while others follow: their marks are not read sooner."""
 MOST_PENDING = 4096
 """Cycles in the queue; more are given up."""
 
@@ -43,6 +41,10 @@ class Sink(Protocol):
 
     def drop(self, cycles: int) -> None:
         """Learn that cycles have no row."""
+        ...
+
+    def hurry(self) -> None:
+        """Learn that nobody is served any more: the server may be stopped at any moment."""
         ...
 
 
@@ -164,11 +166,14 @@ class Recorder:
             self._release(cycle)
             self._end_last(None)
 
-    def join(self, size: int, requests: int, accepted: Optional[int]) -> None:
+    def join(
+        self, size: int, requests: int, accepted: Optional[int], *, goes_on: bool = True
+    ) -> None:
         """Take the result of the oldest cycle without one, whose batch had `size` requests.
 
         Of these, `requests` were still running and got `accepted` draft tokens; a cycle that
-        nobody got anything of is left out. A cycle of another size lost its result.
+        nobody got anything of is left out. A cycle of another size lost its result. `goes_on`:
+        whether any of them is still running; if not, the next cycle comes after a prefill.
         """
         while self._awaiting:
             cycle = self._awaiting.popleft()
@@ -177,6 +182,9 @@ class Recorder:
                 if accepted is not None:
                     cycle.accepted = accepted
                 cycle.joined = True
+                if not goes_on and cycle is self._last:
+                    self._end_last(None)
+                    self._sink.hurry()
                 return
             cycle.joined = True
 
@@ -225,8 +233,7 @@ class Recorder:
         """
         paused = self._open is None and self._now() - self._last_s > GAP_S
         final = paused or at_once
-        keep = 0 if final else BEHIND
-        while not self._stopped and len(self._pending) > keep:
+        while self._pending and not self._stopped:
             cycle = self._pending[0]
             if not (final or (cycle.whole and cycle.joined)):
                 return

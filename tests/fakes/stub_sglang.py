@@ -52,6 +52,7 @@ class Lengths:
 
 class Req:
     rid = "r"
+    def finished(self): return False
 
 class Batch:
     forward_mode, seq_lens, seq_lens_sum, reqs = Mode(), Lengths(), 7, [Req()]

@@ -19,6 +19,7 @@ class Rows:
     def __init__(self) -> None:
         self.rows: list[dict[str, float | None]] = []
         self.dropped = 0
+        self.hurried = 0
 
     def take(self, row: Row) -> None:
         """Take a row."""
@@ -27,6 +28,10 @@ class Rows:
     def drop(self, cycles: int) -> None:
         """Count."""
         self.dropped += cycles
+
+    def hurry(self) -> None:
+        """Count."""
+        self.hurried += 1
 
     def column(self, name: str) -> list[float | None]:
         """The values of a field."""
@@ -134,7 +139,7 @@ def test_what_the_device_waits_for_is_other() -> None:
         assert row["cycle_s"] == pytest.approx(sum(parts))
 
 
-def test_marks_are_read_two_cycles_later() -> None:
+def test_marks_are_read_when_the_device_has_passed_them() -> None:
     """Nothing waits for the device, however far the host is ahead of it."""
     server = Server()
     for _ in range(5):
@@ -144,7 +149,36 @@ def test_marks_are_read_two_cycles_later() -> None:
         assert server.sink.rows == []  # the device has not come that far
     server.device.wait()
     server.recorder.settle()
-    assert server.sink.column("n") == [1, 2, 3]
+    assert server.sink.column("n") == [1, 2, 3, 4]  # the last one may go on
+
+
+def test_the_last_cycle_of_all_is_given_out_at_once() -> None:
+    """When nobody is served any more, the server may be stopped at any moment."""
+    server = Server()
+    server.cycle(2)
+    server.recorder.join(2, 2, 1, goes_on=True)
+    server.cycle(1)
+    server.recorder.join(1, 1, 1, goes_on=False)
+    assert server.sink.hurried == 1
+    server.device.wait()
+    server.recorder.settle()
+    assert server.sink.column("n") == [1, 2]
+    assert [value is None for value in server.sink.column("cycle_s")] == [False, True]
+
+
+def test_a_cycle_that_was_launched_before_all_ended_comes_to_nothing() -> None:
+    """With overlap: it brings nobody anything, and ends the one before."""
+    server = Server()
+    server.cycle()
+    server.cycle()
+    server.recorder.join(1, 1, 1, goes_on=False)
+    assert server.sink.hurried == 0
+    server.recorder.join(1, 0, 0, goes_on=False)
+    assert server.sink.hurried == 1
+    server.device.wait()
+    server.recorder.settle()
+    (row,) = server.sink.rows
+    assert row["cycle_s"] == pytest.approx(DRAFT_S + VERIFY_S + EXTEND_S, rel=0.01)
 
 
 @pytest.mark.parametrize("between", ["prefill", "idle", "pause", "exception"])
