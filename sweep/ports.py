@@ -38,6 +38,23 @@ class Completed:
     stderr: bytes
 
 
+@dataclass(frozen=True)
+class Reached:
+    """How a node was reached over a network."""
+
+    user: str
+    address: str
+    """host:port of the node itself."""
+    through: tuple[str, ...]
+    """Machines in between, by their aliases."""
+    seconds: float
+    """What connecting took."""
+    host_key: str
+    """Kind and fingerprint of the key that it showed, and that is known."""
+    not_honoured: tuple[str, ...] = ()
+    """Settings of the SSH config without effect."""
+
+
 class Node(Protocol):
     """A machine: files and short commands. Paths are absolute texts on the node.
 
@@ -48,6 +65,11 @@ class Node(Protocol):
     @property
     def name(self) -> str:
         """The name in tables and messages."""
+        ...
+
+    @property
+    def reached(self) -> Reached | None:
+        """How it was reached; None: it is this machine, or was not reached yet."""
         ...
 
     def home(self) -> str:

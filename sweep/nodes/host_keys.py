@@ -22,6 +22,10 @@ class HostKey:
     kind: str
     blob: bytes
 
+    def __str__(self) -> str:
+        """Kind and fingerprint, as messages show them."""
+        return f"{self.kind} {self.fingerprint}"
+
     @property
     def fingerprint(self) -> str:
         """SHA-256, written as OpenSSH writes it."""
@@ -55,7 +59,7 @@ def check_host_key(
     `add_to`: the file that the remedy for an unknown key adds it to.
     """
     lines = tuple(known)
-    shown = f"{offered.kind} {offered.fingerprint}"
+    shown = str(offered)
     for line in lines:
         if line.marker == "revoked" and line.key == offered:
             raise NodeError(
@@ -71,9 +75,7 @@ def check_host_key(
 
 
 def _changed(alias: str, name: str, shown: str, plain: Iterable[KnownKey]) -> str:
-    old = ", ".join(
-        f"{line.key.kind} {line.key.fingerprint} in {line.path}:{line.line}" for line in plain
-    )
+    old = ", ".join(f"{line.key} in {line.path}:{line.line}" for line in plain)
     return f"{alias}: the host key of {name} has changed: known is {old}; now it shows {shown}"
 
 

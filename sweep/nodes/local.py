@@ -28,6 +28,11 @@ class LocalNode:
         """The name in tables and messages."""
         return self._name
 
+    @property
+    def reached(self) -> None:
+        """No network is in between."""
+        return
+
     def home(self) -> str:
         """`sweep` below the user's state directory ($XDG_STATE_HOME or ~/.local/state)."""
         home = self._environment.get("HOME") or Path.home()

@@ -21,7 +21,7 @@ from sweep.nodes.ssh_files import put_file, read_file
 from sweep.nodes.ssh_link import Deadlines, Link
 from sweep.nodes.ssh_login import LinkLostError, LoginRefusedError
 from sweep.nodes.ssh_route import route
-from sweep.ports import Clock, Completed
+from sweep.ports import Clock, Completed, Reached
 
 _T = TypeVar("_T")
 
@@ -63,7 +63,7 @@ class SshNode:
         self._connecting = threading.Lock()
         self._closed = threading.Event()
         self._link: Link | None = None
-        self._was_connected = False
+        self._reached: Reached | None = None
         self._losses = 0
         """In a row, over all calls: the pauses between attempts grow with them."""
         self._home: str | None = None
@@ -72,6 +72,11 @@ class SshNode:
     def name(self) -> str:
         """The name in tables and messages."""
         return self._host
+
+    @property
+    def reached(self) -> Reached | None:
+        """How the latest connection was made; None: there was none yet."""
+        return self._reached
 
     @property
     def not_honoured(self) -> tuple[str, ...]:
@@ -177,14 +182,22 @@ class SshNode:
             link = self._link = Link(self.name, self._deadlines)
             if self._closed.is_set():
                 raise LinkLostError("closed")
+            began_s = self._clock.monotonic_s()
             try:
                 link.open(self._hops, self._files.identities)
             except LoginRefusedError as error:
                 # A machine that starts up refuses keys for a while that it took before.
-                if self._was_connected:
+                if self._reached is not None:
                     raise LinkLostError(error.message) from error
                 raise
-            self._was_connected = True
+            self._reached = Reached(
+                user=self._hops[-1].user,
+                address=self._hops[-1].address,
+                through=tuple(hop.alias for hop in self._hops[:-1]),
+                seconds=self._clock.monotonic_s() - began_s,
+                host_key=str(link.host_key),
+                not_honoured=self.not_honoured,
+            )
             return link
 
     def _pause(self, seconds: float) -> None:
@@ -199,8 +212,10 @@ class SshNode:
         if self._closed.is_set():
             return NodeError(f"{self.name}: cannot {what}: the connection was closed")
         waited = f" for {waited_s:.0f} s" if waited_s >= 1 else ""
+        ignored = f"; without effect here: {'; '.join(self.not_honoured)}"
         return NodeUnreachableError(
-            f"{self.name}: cannot {what}: no connection{waited}: {cause}",
+            f"{self.name}: cannot {what}: no connection{waited}: {cause}"
+            + (ignored if self.not_honoured and self._reached is None else ""),
             hint="what was launched on the node goes on by itself; once the node can be reached, "
             "`sweep resume` attaches to it",
         )

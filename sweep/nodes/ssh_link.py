@@ -20,6 +20,7 @@ import paramiko
 from paramiko.sftp import SFTPError
 
 from sweep.model.errors import NodeError
+from sweep.nodes.host_keys import HostKey
 from sweep.nodes.ssh_handshake import greet
 from sweep.nodes.ssh_login import LinkLostError
 from sweep.nodes.ssh_output import Output, OutputError
@@ -83,6 +84,12 @@ class Link:
     def alive(self) -> bool:
         """Whether nothing is known against it."""
         return not self._ended.is_set() and self._transports[-1].is_active()
+
+    @property
+    def host_key(self) -> HostKey:
+        """The key that the node showed."""
+        shown = self._transports[-1].get_remote_server_key()
+        return HostKey(shown.get_name(), shown.asbytes())
 
     def close(self, why: str = "closed") -> None:
         """End the connection; everything that waits on it fails at once."""

@@ -13,7 +13,7 @@ from fakes.clock import FakeClock
 
 from sweep.agent import wire
 from sweep.model.errors import NodeError, NodeUnreachableError
-from sweep.ports import Completed
+from sweep.ports import Completed, Reached
 
 BOOT_ID = "11111111-2222-3333-4444-555555555555"
 FIRST_PID = 4000
@@ -130,6 +130,7 @@ class FakeNode:
         self.left: list[str] = []
         """What is still there after every stop: the node is dirty."""
         self.reads: list[tuple[str, int]] = []
+        self.reached_by: Reached | None = None
         self.others: set[int] = set()
         """Pids of living processes that are no agents."""
         clock.on_sleep.append(self.step)
@@ -140,6 +141,11 @@ class FakeNode:
     def name(self) -> str:
         """The name in messages."""
         return "fake"
+
+    @property
+    def reached(self) -> Reached | None:
+        """How it was reached, as the test says."""
+        return self.reached_by
 
     def home(self) -> str:
         """The directory for sweep's files."""
