@@ -19,6 +19,10 @@ from pathlib import Path
 from sweep import views
 from sweep.agent import procs
 from sweep.agent.facts.storage import disk_facts
+from sweep.check import planning
+from sweep.check.facts import Facts
+from sweep.check.line import CheckLine, Group, Level, error, of_level, ok
+from sweep.check.storage import expected_load
 from sweep.driver.clock import SystemClock
 from sweep.engines import engine_of
 from sweep.engines.rehearsed import REHEARSED_LOAD_S
@@ -27,10 +31,17 @@ from sweep.model.experiment import Experiment
 from sweep.model.plan import Plan
 from sweep.model.states import LaunchState
 from sweep.nodes.access import node_factory
-from sweep.preflight import Facts, inspect_all, require_usable
+from sweep.preflight import (
+    Silent,
+    ask_all,
+    check_all,
+    require_answers,
+    require_usable,
+    sentences,
+)
 from sweep.report.progress import Progress
 from sweep.spec.describe import PlanSummary, describe_plan
-from sweep.spec.estimate import estimate
+from sweep.spec.estimate import ExpectedLoad, estimate
 from sweep.spec.load import decode_text, load_experiment
 from sweep.spec.plan import make_plan
 from sweep.spec.rehearsal import rehearsal
@@ -52,8 +63,6 @@ _COMMAND_TIMEOUT_S = 30.0
 _SHOW_S = 1.0
 """A follower on the node itself must not take its cores: it reads the database this seldom."""
 _TAIL_LINES = 15
-_LOAD_BYTES_PER_S = 0.6e9
-_LOAD_S = 900.0
 _MAX_PROMPTS_BYTES = 64 * 2**20
 
 
@@ -87,6 +96,21 @@ class Prepared:
     """Whether it continues an earlier sweep of the same name."""
     to_run: int
     """Launches with trials that are not complete."""
+    warnings: tuple[str, ...] = ()
+    """What may cost results or time, found on the nodes."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was found before a sweep, and how long looking took."""
+
+    groups: tuple[Group, ...]
+    seconds: float
+
+    @property
+    def exit_code(self) -> int:
+        """That of a submit which refused for the same errors; 0 when there are none."""
+        return UnusableError.exit_code if of_level(self.groups, Level.ERROR) else 0
 
 
 def load(file: Path, overrides: Sequence[str]) -> Loaded:
@@ -134,21 +158,36 @@ def read_prompts(path: Path) -> str:
 
 def plan(experiment: Experiment, environment: Mapping[str, str]) -> Planned:
     """Ask the nodes for what identities need, and plan."""
-    facts = _inspect(experiment, environment)
-    asked = rendered_by(experiment, facts)
+    facts = require_answers(_ask(experiment, environment))
+    return planned_for(experiment, facts)
+
+
+def planned_for(experiment: Experiment, facts: tuple[Facts, ...]) -> Planned:
+    """Return the plan of an experiment on the nodes that these facts are of, with its prompts as
+    the first one's tokenizer renders them."""
+    tokens = facts[0].engine.details.get("token_ids") if facts else None
+    asked = rendered(experiment, tokens or {})
     return Planned(asked, plan_for(asked, facts), facts)
 
 
-def rendered_by(experiment: Experiment, facts: Sequence[Facts]) -> Experiment:
-    """Return the experiment with its prompts as the nodes' tokenizers render them; raises
-    UnusableError when they do not agree."""
-    first, *others = (each.engine.details.get("token_ids") or {} for each in facts)
-    if any(other != first for other in others):
-        raise UnusableError(
-            "the nodes' tokenizers render the prompts differently: it is not the same model",
-            hint="the same engine and the same model files on every node; nothing was started",
+def require_launches(planned: Plan) -> None:
+    """Refuse a plan without a launch before anything is made for it."""
+    if planned.launches:
+        return
+    if planned.skipped:
+        why = f", the first because {planned.skipped[0].reason}"
+    elif planned.excluded:
+        why = ""
+    else:
+        raise UsageError(
+            "nothing to launch: the file asks for no configuration",
+            hint="give sweep.num_steps, or `baseline: true`",
         )
-    return rendered(experiment, first)
+    raise UsageError(
+        f"nothing to launch: of {planned.asked} configurations, {planned.excluded} are excluded "
+        f"and {len(planned.skipped)} are invalid{why}",
+        hint="`sweep plan` shows each with its reason",
+    )
 
 
 def plan_for(experiment: Experiment, facts: Sequence[Facts]) -> Plan:
@@ -157,29 +196,51 @@ def plan_for(experiment: Experiment, facts: Sequence[Facts]) -> Plan:
     return make_plan(experiment, engine_of(experiment.engine), known)
 
 
-def _inspect(experiment: Experiment, environment: Mapping[str, str]) -> tuple[Facts, ...]:
-    factories = {
-        spec.name: node_factory(spec, environment, SystemClock()) for spec in experiment.nodes
-    }
-    return inspect_all(experiment, engine_of(experiment.engine), factories)
+def _ask(experiment: Experiment, environment: Mapping[str, str]) -> tuple[Facts | Silent, ...]:
+    clock = SystemClock()
+    factories = {spec.name: node_factory(spec, environment, clock) for spec in experiment.nodes}
+    return ask_all(experiment, engine_of(experiment.engine), factories, clock)
+
+
+def check(loaded: Loaded, environment: Mapping[str, str], results: Path) -> Checked:
+    """Look at everything that a submit of the file would stand on, and start nothing. Raises
+    UsageError when the file asks for nothing."""
+    clock, experiment = SystemClock(), loaded.experiment
+    began_s = clock.monotonic_s()
+    asked = _ask(experiment, environment)
+    facts = tuple(each for each in asked if isinstance(each, Facts))
+    planned = planned_for(experiment, facts)
+    require_launches(planned.plan)
+    earlier, line = _kept_in(results, experiment.name)
+    plan_group = Group("plan", (*planning.lines(plan_summary(experiment, planned)), line))
+    groups = check_all(asked, experiment, engine_of(experiment.engine), earlier)
+    return Checked((plan_group, *groups), clock.monotonic_s() - began_s)
+
+
+def _kept_in(results: Path, name: str) -> tuple[str | None, CheckLine]:
+    """Return the sweep that a submit would continue, and what is to be said of its directory."""
+    disk = disk_facts(str(results))
+    try:
+        check_results_directory(results, disk, make=False)
+        earlier = _latest_of_name(results, name)
+    except UnusableError as why:
+        return None, error("results", why.message, why.hint)
+    if earlier is None:
+        return None, ok("results", f"kept in {results} ({disk['file_system']})")
+    return earlier.sweep_id, ok("results", f"continues {earlier.sweep_id} in {results}")
 
 
 def plan_summary(experiment: Experiment, planned: Planned) -> PlanSummary:
     """Return the plan for people and programs."""
     rehearsed = experiment.engine.rehearses is not None
-    loads_s = {
-        each.node: REHEARSED_LOAD_S if rehearsed else assumed_load_s(each) for each in planned.facts
-    }
-    expected = estimate(planned.plan.launches, loads_s)
+    installation = engine_of(experiment.engine).installation(experiment)
+    loads = {node.name: ExpectedLoad() for node in experiment.nodes}
+    for each in planned.facts:
+        loads[each.node] = expected_load(each, installation)
+    if rehearsed:
+        loads = dict.fromkeys(loads, ExpectedLoad(REHEARSED_LOAD_S))
+    expected = estimate(planned.plan.launches, loads)
     return describe_plan(planned.plan, expected, experiment.budget)
-
-
-def assumed_load_s(facts: Facts) -> float:
-    """Return how long a load may take on a node before any was measured [s]: the size of the
-    files at 0.6 GB/s, which is what 8 GPUs with a 4-bit model of 550 GB took 900 s for; 900 s
-    when the node has no such files (a model's name)."""
-    sizes = [entry["size"] for entry in facts.files.values() if entry]
-    return sum(sizes) / _LOAD_BYTES_PER_S if sizes else _LOAD_S
 
 
 def prepare(loaded: Loaded, planned: Planned, results: Path, *, new: bool) -> Prepared:
@@ -188,7 +249,9 @@ def prepare(loaded: Loaded, planned: Planned, results: Path, *, new: bool) -> Pr
     check_results_directory(results, disk_facts(str(results)))
     name = loaded.experiment.name
     earlier = None if new else _latest_of_name(results, name)
-    require_usable(planned.facts, earlier.sweep_id if earlier else None)
+    warnings = _require_usable(
+        loaded.experiment, planned.facts, earlier.sweep_id if earlier else None
+    )
     now = SystemClock().utc()
     directory = earlier.directory if earlier else results / new_sweep_id(name, now)
     try:
@@ -220,7 +283,16 @@ def prepare(loaded: Loaded, planned: Planned, results: Path, *, new: bool) -> Pr
             f"the sweep cannot be kept in {directory}: {error}",
             hint=getattr(error, "hint", None) or "free space there, or give --results DIR",
         ) from error
-    return Prepared(directory, lock, change, earlier is not None, to_run)
+    return Prepared(directory, lock, change, earlier is not None, to_run, warnings)
+
+
+def _require_usable(
+    experiment: Experiment, facts: Sequence[Facts], sweep_id: str | None
+) -> tuple[str, ...]:
+    """Raise UnusableError with every error that a check of the nodes finds; return the warnings."""
+    groups = check_all(facts, experiment, engine_of(experiment.engine), sweep_id)
+    require_usable(groups)
+    return tuple(sentences(of_level(groups, Level.WARNING)))
 
 
 def _latest_of_name(results: Path, name: str) -> FoundSweep | None:
@@ -260,12 +332,15 @@ def prepare_resume(results: Path, text: str | None, environment: Mapping[str, st
     found = choose_sweep(sweeps, text) if text else _latest_unfinished(sweeps, results)
     lock = SweepLock.take(found.directory)
     experiment, planned, to_run = _rest(found.directory)
+    warnings: tuple[str, ...] = ()
     if to_run:
         check_results_directory(results, disk_facts(str(results)))
-        facts = _inspect(experiment, environment)
-        require_usable(facts, found.sweep_id)
+        facts = require_answers(_ask(experiment, environment))
+        warnings = _require_usable(experiment, facts, found.sweep_id)
         require_same(planned, plan_for(experiment, facts))
-    return Prepared(found.directory, lock, PlanChange(0, 0, 0), earlier=True, to_run=to_run)
+    return Prepared(
+        found.directory, lock, PlanChange(0, 0, 0), earlier=True, to_run=to_run, warnings=warnings
+    )
 
 
 def require_same(planned: Plan, now: Plan) -> None:

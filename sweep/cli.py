@@ -23,7 +23,6 @@ from sweep.model.errors import InterruptedSweep, SpecError, SweepError, UsageErr
 
 if TYPE_CHECKING:
     from sweep.app import Prepared
-    from sweep.model.plan import Plan
 
 _CONFIRM_LAUNCHES = 20
 _CONFIRM_HOURS = 12.0
@@ -90,6 +89,32 @@ def _show_plan(file: Path, overrides: tuple[str, ...], *, as_json: bool) -> None
 @click.argument("file", type=click.Path(path_type=Path))
 @_results
 @_sets
+@_json
+@click.pass_context
+def check(
+    context: click.Context,
+    file: Path,
+    results: str | None,
+    overrides: tuple[str, ...],
+    *,
+    as_json: bool,
+) -> None:
+    """Look at all that a sweep of FILE would stand on; exit code 3 when it could not start."""
+    from sweep import app  # noqa: PLC0415
+    from sweep.report import terminal_check  # noqa: PLC0415
+
+    checked = app.check(app.load(file, overrides), os.environ, _directory(results))
+    if as_json:
+        _print_json(dataclasses.asdict(checked))
+    else:
+        terminal_check.show(checked.groups, checked.seconds)
+    context.exit(checked.exit_code)
+
+
+@cli.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@_results
+@_sets
 @_yes
 @_detach
 @_keep_going
@@ -117,7 +142,7 @@ def submit(
     loaded = app.load(file, overrides)
     planned = app.plan(loaded.experiment, os.environ)
     summary = app.plan_summary(loaded.experiment, planned)
-    _require_launches(planned.plan)
+    app.require_launches(planned.plan)
     _confirm(summary.launches, summary.estimate.seconds / 3600, yes=yes)
     prepared = app.prepare(loaded, planned, _directory(results), new=new)
     if prepared.earlier:
@@ -155,7 +180,7 @@ def rehearse(
 
     loaded = app.rehearse(app.load(file, overrides))
     planned = app.plan(loaded.experiment, os.environ)
-    _require_launches(planned.plan)
+    app.require_launches(planned.plan)
     summary = app.plan_summary(loaded.experiment, planned)
     minutes = summary.estimate.seconds / 60
     click.echo(f"rehearsing, simulated: {summary.headline}, about {minutes:.0f} min")
@@ -164,26 +189,6 @@ def rehearse(
     if code == 0 and not detach:
         click.echo("the rehearsal ran every launch and trial")
     context.exit(code)
-
-
-def _require_launches(planned: Plan) -> None:
-    """Refuse a plan without a launch before anything is made for it."""
-    if planned.launches:
-        return
-    if planned.skipped:
-        why = f", the first because {planned.skipped[0].reason}"
-    elif planned.excluded:
-        why = ""
-    else:
-        raise UsageError(
-            "nothing to launch: the file asks for no configuration",
-            hint="give sweep.num_steps, or `baseline: true`",
-        )
-    raise UsageError(
-        f"nothing to launch: of {planned.asked} configurations, {planned.excluded} are excluded "
-        f"and {len(planned.skipped)} are invalid{why}",
-        hint="`sweep plan` shows each with its reason",
-    )
 
 
 def _confirm(launches: int, hours: float, *, yes: bool) -> None:
@@ -228,6 +233,8 @@ def _drive(prepared: Prepared, *, detach: bool, keep_going: bool) -> int:
         click.echo("nothing to run: every trial is complete")
         terminal.show_result(*views.result(directory), directory)
         return 0
+    for text in prepared.warnings:
+        click.echo(f"warning: {text}", err=True)
     return following.drive(prepared, dict(os.environ), detach=detach, keep=keep_going)
 
 

@@ -4,7 +4,6 @@ SweepError                 base; exit code 1
 ├── UsageError             the command line or the file is wrong; exit code 2
 │   └── SpecError          the experiment file has problems, all of them at once
 ├── UnusableError          node, lock or results directory unusable before start; exit code 3
-│   ├── ClaimHeldError     someone else's launch holds the GPUs
 │   └── SweepLockedError   another driver runs this sweep
 ├── NodeError              a node did not do what was asked, after start
 │   ├── NodeUnreachableError  there was no connection to it for as long as was allowed
@@ -61,10 +60,6 @@ class UnusableError(SweepError):
     """Node, lock or results directory unusable before anything was started."""
 
     exit_code = 3
-
-
-class ClaimHeldError(UnusableError):
-    """The GPUs (or the node) are claimed or used by someone else, who is named."""
 
 
 class SweepLockedError(UnusableError):

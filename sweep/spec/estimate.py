@@ -20,9 +20,21 @@ class Estimate:
     """A sentence for people."""
 
 
+_ASSUMED_S = 900.0
+"""What 8 GPUs took for a 4-bit model of 550 GB."""
+
+
+@dataclass(frozen=True)
+class ExpectedLoad:
+    """How long a load may take before one was measured, and what that stands on."""
+
+    seconds: float = _ASSUMED_S
+    basis: str = "assumed"
+
+
 def estimate(
     launches: Sequence[PlannedLaunch],
-    assumed_s: Mapping[str, float],
+    expected: Mapping[str, ExpectedLoad],
     *,
     loads_s: Sequence[float] = (),
     trials_s: Mapping[tuple[str, int], Sequence[float]] | None = None,
@@ -30,16 +42,18 @@ def estimate(
     """Return the expected duration of `launches`, such as a plan's or those that remain; nodes
     work at the same time, so it is that of the node that takes longest.
 
-    `assumed_s` is, by node, what a load takes while `loads_s`, the measured ones, is empty.
+    `expected` is, by node, what a load takes while `loads_s`, the measured ones, is empty.
     `trials_s` are measured durations of trials by workload and concurrency; a pair that was never
     measured counts as the median of all that were.
     """
     by_node: dict[str, list[PlannedLaunch]] = {}
     for launch in launches:
         by_node.setdefault(launch.node, []).append(launch)
+    measured = None
+    if loads_s:
+        measured = ExpectedLoad(median(loads_s), f"median of {len(loads_s)}")
     found = [
-        _of_node(own, median(loads_s) if loads_s else assumed_s[node], len(loads_s), trials_s or {})
-        for node, own in by_node.items()
+        _of_node(own, measured or expected[node], trials_s or {}) for node, own in by_node.items()
     ]
     if not found:
         return Estimate(0.0, False, "nothing to launch")
@@ -52,13 +66,11 @@ def estimate(
 
 def _of_node(
     launches: Sequence[PlannedLaunch],
-    load_s: float,
-    loads_measured: int,
+    load: ExpectedLoad,
     trials_s: Mapping[tuple[str, int], Sequence[float]],
 ) -> Estimate:
-    loads = f"{len(launches)} loads of {load_s:.3g} s"
-    loads += f" (median of {loads_measured})" if loads_measured else " (assumed)"
-    seconds = load_s * len(launches)
+    loads = f"{len(launches)} loads of {load.seconds:.3g} s ({load.basis})"
+    seconds = load.seconds * len(launches)
     measured = {pair: values for pair, values in trials_s.items() if values}
     if not measured:
         return Estimate(seconds, True, f"{loads}; measuring comes on top, no trial has ended yet")

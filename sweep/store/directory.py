@@ -26,9 +26,9 @@ _LEAST_FREE_BYTES = 64 * 2**20
 _SWEEP_ID = re.compile(r"(?P<name>.+)-(?P<day>\d{8})T(?P<time>\d{6})-[0-9a-f]{4}")
 
 
-def check_results_directory(results: Path, disk: Mapping[str, Any]) -> None:
+def check_results_directory(results: Path, disk: Mapping[str, Any], *, make: bool = True) -> None:
     """Make sure that sweeps can be kept below `results`, whose `disk_facts` are given; raises
-    UnusableError."""
+    UnusableError. Without `make`, a directory that is not there is not made."""
     if disk["network"]:
         raise UnusableError(
             f"results directory {results} is on a network file system ({disk['file_system']}), "
@@ -42,9 +42,17 @@ def check_results_directory(results: Path, disk: Mapping[str, Any]) -> None:
             f"{_LEAST_FREE_BYTES // 2**20} MiB",
             hint="free space there, or give another directory with --results DIR or SWEEP_RESULTS",
         )
-    probe = results / f".writable-{secrets.token_hex(4)}"
+    if make:
+        _try_writing(results, results)
+    else:
+        existing = next(path for path in (results, *results.absolute().parents) if path.exists())
+        _try_writing(results, existing)
+
+
+def _try_writing(results: Path, directory: Path) -> None:
+    probe = directory / f".writable-{secrets.token_hex(4)}"
     try:
-        results.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
         with probe.open("wb") as stream:
             stream.write(b"\0" * 65536)
             stream.flush()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from fakes.launching import wait_for
-from fakes.machine import Machine
+from fakes.machine import Machine, finished
 
 from sweep.model.errors import UnusableError
 from sweep.store.directory import check_results_directory
@@ -125,12 +125,13 @@ def test_node_in_use(machine: Machine) -> None:
     machine.wait_for_phase(1, "measure")
     before = contents(machine)
     owner = machine.directory.name
-    ended = machine.run("submit", machine.experiment([1], name="mine"))
+    both = [machine.start("submit", machine.experiment([1], name="mine"))]
+    both.append(machine.start("submit", other))
+    ended, twice = (finished(process, 60) for process in both)
     assert ended.code == UNUSABLE
     assert owner in ended.text
     assert "on_busy: wait" in ended.text
     assert contents(machine) == before
-    twice = machine.run("submit", other)
     assert twice.code == UNUSABLE
     assert f"driver pid {running.pid}" in twice.text
     waiting = machine.experiment([1], name="mine", node={"on_busy": "wait"})

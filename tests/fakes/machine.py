@@ -24,6 +24,7 @@ from typing import Any
 import yaml
 from fakes.inline_sweep import Inline, run_inline
 from fakes.launching import wait_for
+from fakes.model_files import gguf
 
 from sweep.agent import claim, procs, wire
 from sweep.agent.footprint import shm_names
@@ -62,7 +63,7 @@ class Machine:
         self.options_file = root / "options.json"
         self.model = root / "model.gguf"
         self.claims.mkdir()
-        self.model.write_bytes(b"weights")
+        self.model.write_bytes(gguf())
         self._temporary = Path(tempfile.mkdtemp(prefix="st-"))  # short: Ray's sockets are in it
         self._mark = f"SWEEP_TEST_MARK={secrets.token_hex(16)}".encode()
         self._shm_before = set(shm_names())

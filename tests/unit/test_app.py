@@ -10,35 +10,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fakes.facts import facts, model
 from fakes.sweeps import Crashed, SmallSweep, small_experiment, small_plan
 
 from sweep import app, views
-from sweep.app import Loaded, Planned, prepare, read_prompts, rendered_by
+from sweep.app import Loaded, Planned, planned_for, prepare, read_prompts
 from sweep.following import _tell
 from sweep.model.errors import StoreError, SweepError, SweepLockedError, UnusableError, UsageError
 from sweep.model.states import LaunchState, TrialState
-from sweep.preflight import Facts
 from sweep.store.directory import SweepLock, find_sweeps
 from sweep.store.sweep_db import DB_FILE, NodeRow, SweepDb
 
 EXPERIMENT = small_experiment()
-FACTS = Facts(
-    EXPERIMENT.nodes[0],
-    {
-        "paths": {},
-        "models": {},
-        "gpus": [],
-        "gpu_processes": [],
-        "claims": [],
-        "claim_directory": "/locks",
-        "boot_id": "boot",
-        "gpu_error": None,
-        "version": None,
-        "workdir": {"path": "/w", "writable": True, "network": False, "free_bytes": None},
-    },
-    [],
-    "/w",
-)
+MODELS = {"m.gguf": model(), "d.gguf": model()}
+FACTS = facts(spec=EXPERIMENT.nodes[0], reached=None, models=MODELS)
 LOADED = Loaded("name: small\n", ("a=1",), EXPERIMENT)
 TOKENS = {"code": [[1], [2, 3]]}
 PLANNED = Planned(EXPERIMENT, small_plan(EXPERIMENT), (FACTS,))
@@ -245,11 +230,9 @@ def test_a_prompts_file_that_never_ends_is_refused(tmp_path: Path) -> None:
 
 
 def test_prompts_are_those_that_the_nodes_render() -> None:
-    """All of them alike, or it is not the same model."""
-    one = replace(FACTS, answer={**FACTS.answer, "version": {"details": {"token_ids": TOKENS}}})
-    other = replace(FACTS, answer={**FACTS.answer, "version": {"details": {"token_ids": {}}}})
-    found = rendered_by(EXPERIMENT, [one, one])
+    """By the first one's tokenizer; a check holds that the others agree."""
+    version = {"line": "v1", "details": {"token_ids": TOKENS}}
+    one = replace(FACTS, answer={**FACTS.answer, "version": version})
+    found = planned_for(EXPERIMENT, (one, one)).experiment
     assert [prompt.token_ids for prompt in found.workloads[0].prompts] == [(1,), (2, 3)]
-    assert rendered_by(EXPERIMENT, [FACTS]) == EXPERIMENT
-    with pytest.raises(UnusableError, match="render the prompts differently"):
-        rendered_by(EXPERIMENT, [one, other])
+    assert planned_for(EXPERIMENT, (FACTS,)).experiment == EXPERIMENT

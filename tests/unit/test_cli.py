@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from fakes.sweeps import small_experiment, small_plan
 
-from sweep.cli import _require_launches
+from sweep.app import require_launches
 from sweep.model.errors import UsageError
 from sweep.model.plan import Configuration, Plan, SkippedConfiguration
 
@@ -26,7 +26,7 @@ main()
 
 def test_a_plan_with_a_launch_may_go_on() -> None:
     """One launch is something to do, whatever else was excluded."""
-    _require_launches(small_plan(small_experiment()))
+    require_launches(small_plan(small_experiment()))
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_plan_with_a_launch_may_go_on() -> None:
 def test_nothing_to_launch_is_refused(plan: Plan, words: str) -> None:
     """A plan without launches is a mistake of the file, with how many went and the first reason."""
     with pytest.raises(UsageError, match="nothing to launch") as caught:
-        _require_launches(plan)
+        require_launches(plan)
     assert words in caught.value.message
     assert caught.value.exit_code == 2
 

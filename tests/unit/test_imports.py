@@ -49,6 +49,8 @@ def test_help_imports_nothing_heavy(words: list[str], tmp_path: Path) -> None:
         (["logs"], ()),
         (["schema"], ()),
         (["plan", "missing.yaml"], ()),
+        (["check", "missing.yaml"], ()),
+        (["check", "small.yaml"], ()),
         (["view", "--no-open"], ("pandas", "matplotlib", "scipy", "numpy")),
         (["export"], ("pandas", "scipy", "numpy")),
     ],
@@ -62,6 +64,10 @@ def test_reading_verbs_never_import_ray(
     small = SmallSweep(sweep, fails(patterns=["oom"]))
     small.run()
     small.database.close()
+    (tmp_path / "small.yaml").write_text(
+        f"name: s\nnode: {{workdir: {tmp_path}}}\nengine: {{kind: simulator, model: m}}\n"
+        "workloads: [{name: w, prompts: [a]}]\n"
+    )
     code, modules = imported(*words, root=tmp_path)
     assert code == (2 if "missing.yaml" in words else 0)
     assert not modules & (set(HEAVY) - set(also))

@@ -32,6 +32,10 @@ class GgufError(ValueError):
     """It is no GGUF, or its header ends too early."""
 
 
+class UnknownGgufError(ValueError):
+    """It may be whole, but of a version or with values that this reader does not know."""
+
+
 @dataclass
 class Header:
     """`least_bytes`: what the file must have at least, by its tensors."""
@@ -62,7 +66,7 @@ class _Reader:
     def count(self) -> int:
         value: int = self.number("<Q")
         if value > _MOST:
-            raise GgufError("its header cannot be read")
+            raise UnknownGgufError("it counts %d of something" % value)
         return value
 
     def text(self) -> str:
@@ -74,7 +78,7 @@ class _Reader:
         if kind == _ARRAY:
             return self._array()
         if kind not in _FORMATS:
-            raise GgufError("its header cannot be read")
+            raise UnknownGgufError("values of kind %d" % kind)
         return self.number(_FORMATS[kind])
 
     def _array(self) -> int:
@@ -86,7 +90,7 @@ class _Reader:
         elif kind in _FORMATS:
             self.take(struct.calcsize(_FORMATS[kind]) * length)
         else:
-            raise GgufError("its header cannot be read")
+            raise UnknownGgufError("values of kind %d" % kind)
         return length
 
     def tell(self) -> int:
@@ -94,14 +98,14 @@ class _Reader:
 
 
 def read_header(path: str) -> Header:
-    """Read the header of a file. Raises GgufError, OSError."""
+    """Read the header of a file. Raises GgufError, UnknownGgufError, OSError."""
     with open(path, "rb") as stream:
         reader = _Reader(stream)
         if stream.read(len(_MAGIC)) != _MAGIC:
             raise GgufError("it does not begin with GGUF")
         version = reader.number("<I")
         if version not in _VERSIONS:
-            raise GgufError("its version %d is not known" % version)
+            raise UnknownGgufError("version %d" % version)
         tensors, count = reader.count(), reader.count()
         header = Header()
         for _ in range(count):

@@ -12,9 +12,12 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional
 
 from sweep.agent.facts import gguf, hub, safetensors
 
-_INDEX = "model.safetensors.index.json"
-_WEIGHTS = ("*.safetensors", "*.bin", "*.gguf")
-"""In the order that servers look for them; the first that a directory has counts."""
+_WEIGHTS = (
+    ("model.safetensors.index.json", "*.safetensors"),
+    ("pytorch_model.bin.index.json", "*.bin"),
+    (None, "*.gguf"),
+)
+"""Index, and the files without one: in the order that servers look for them."""
 _SPLIT = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
 _INNER = ("text_config", "llm_config", "language_config", "transformer_layer_config")
 """Where configs of models with other inputs, and of some drafters, keep the text model's."""
@@ -47,7 +50,7 @@ class Model:
     largest: Optional[str] = None
     """The largest of them that is there."""
     unread: int = 0
-    """Files whose header was not read for want of time."""
+    """Files whose header was not read for want of time, or whose format is a newer one."""
     problems: List[str] = field(default_factory=list)
     config: Dict[str, Any] = field(default_factory=dict)
     """What of the config is known, by name: `_FIELDS`, `model_type`, `architecture`, and `layers`,
@@ -89,20 +92,18 @@ def _look_into(model: Model, path: str, until_s: float) -> None:
 
 def _weights_in(model: Model, directory: str) -> List[str]:
     """Return the files of weights that a directory holds or that its index names."""
-    indexes = [os.path.join(directory, _INDEX)]
-    indexes += sorted(glob.glob(os.path.join(glob.escape(directory), "*.index.json")))
-    for index in indexes:
-        if os.path.exists(index):
-            named = _named_by(index)
+    for index, pattern in _WEIGHTS:
+        if index is not None and os.path.exists(os.path.join(directory, index)):
+            named = _named_by(os.path.join(directory, index))
             if named is None:
-                model.problems.append("%s cannot be read" % os.path.basename(index))
+                model.problems.append("%s cannot be read" % index)
                 return []
             return [os.path.join(directory, name) for name in named]
-    for pattern in _WEIGHTS:
         found = sorted(glob.glob(os.path.join(glob.escape(directory), pattern)))
         if found:
             return found
-    model.problems.append("it holds no weights (%s)" % ", ".join(_WEIGHTS))
+    patterns = ", ".join(pattern for _, pattern in _WEIGHTS)
+    model.problems.append("it holds no weights (%s)" % patterns)
     return []
 
 
@@ -151,12 +152,17 @@ def _fault(model: Model, path: str, size: int) -> Optional[str]:
         return "is empty"
     if path.endswith(".safetensors"):
         return safetensors.fault(path, size)
-    if not path.endswith(".gguf"):
-        return None
+    return _gguf_fault(model, path, size) if path.endswith(".gguf") else None
+
+
+def _gguf_fault(model: Model, path: str, size: int) -> Optional[str]:
     try:
         header = gguf.read_header(path)
     except gguf.GgufError as problem:
         return "is no whole GGUF: %s" % problem
+    except gguf.UnknownGgufError:
+        model.unread += 1
+        return None
     # Only the first of several files has them.
     model.config.update(_dimensions(header))
     if size < header.least_bytes:

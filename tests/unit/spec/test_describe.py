@@ -10,14 +10,16 @@ from fakes.files import SMALL, SWEEP, load
 
 from sweep.model.experiment import Budget
 from sweep.spec.describe import PlanSummary, describe_plan
-from sweep.spec.estimate import estimate
+from sweep.spec.estimate import ExpectedLoad, estimate
 from sweep.spec.plan import make_plan
 
 
 def summary(*overrides: str, budget: Budget | None = None) -> PlanSummary:
     """Describe the plan of a small file."""
     plan = make_plan(load(SMALL + SWEEP, overrides), FakeEngine())
-    return describe_plan(plan, estimate(plan.launches, {"local": 900}), budget or Budget())
+    return describe_plan(
+        plan, estimate(plan.launches, {"local": ExpectedLoad(900)}), budget or Budget()
+    )
 
 
 def test_rows_and_counts() -> None:
@@ -65,7 +67,7 @@ def test_the_summary_is_json_without_secrets() -> None:
 def test_before_anything_was_measured_only_loads_count() -> None:
     """The estimate says that it is a lower bound, and what it assumes."""
     plan = make_plan(load(SMALL + SWEEP), FakeEngine())
-    expected = estimate(plan.launches, {"local": 900})
+    expected = estimate(plan.launches, {"local": ExpectedLoad(900)})
     assert (expected.seconds, expected.is_lower_bound) == (5 * 900, True)
     assert "5 loads of 900 s (assumed)" in expected.basis
 
@@ -75,12 +77,17 @@ def test_measured_medians_replace_what_was_assumed() -> None:
     plan = make_plan(load(SMALL + SWEEP), FakeEngine())
     remaining = plan.launches[3:]
     expected = estimate(
-        remaining, {"local": 900}, loads_s=[10, 30, 20], trials_s={("code", 1): [4, 6, 5]}
+        remaining,
+        {"local": ExpectedLoad(900)},
+        loads_s=[10, 30, 20],
+        trials_s={("code", 1): [4, 6, 5]},
     )
     assert expected.seconds == 2 * 20 + 2 * 5 + 2 * 5
     assert not expected.is_lower_bound
     assert expected.basis == "2 loads of 20 s (median of 3) and 4 trials by the median of 3"
-    apart = estimate(remaining, {"local": 900}, trials_s={("code", 1): [5], ("code", 2): [7]})
+    apart = estimate(
+        remaining, {"local": ExpectedLoad(900)}, trials_s={("code", 1): [5], ("code", 2): [7]}
+    )
     assert apart.seconds == 2 * 900 + 2 * 5 + 2 * 7
 
 
@@ -94,7 +101,9 @@ def test_nodes_work_at_the_same_time() -> None:
     two = ("nodes=[{host: a}, {host: b}]", "sweep={num_steps: 1, nccl: {ll: {A: 1}}}")
     plan = make_plan(load(SMALL, two), FakeEngine())
     assert [launch.node for launch in plan.launches] == ["a"] * 3 + ["b"] * 5
-    expected = estimate(plan.launches, {"a": 900, "b": 500})
+    expected = estimate(plan.launches, {"a": ExpectedLoad(900), "b": ExpectedLoad(500)})
     assert expected.seconds == 3 * 900
     assert expected.basis.endswith("on the node that takes longest of 2")
-    assert estimate(plan.launches, {"a": 900, "b": 600}).seconds == 5 * 600
+    assert (
+        estimate(plan.launches, {"a": ExpectedLoad(900), "b": ExpectedLoad(600)}).seconds == 5 * 600
+    )

@@ -144,6 +144,15 @@ def test_a_path_below_a_file_is_refused(tmp_path: Path) -> None:
     assert "--results" in str(raised.value.hint)
 
 
+def test_a_results_directory_may_be_looked_at_without_making_it(tmp_path: Path) -> None:
+    """What would be written to is tried, and left as it was."""
+    check_results_directory(tmp_path / "a" / "b", LOCAL, make=False)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UnusableError, match="file/r cannot be written: File exists"):
+        check_results_directory(tmp_path / "file" / "r", LOCAL, make=False)
+
+
 def test_a_results_directory_that_cannot_be_read_is_not_an_empty_one(tmp_path: Path) -> None:
     """It is told instead of "no sweeps"."""
     (tmp_path / "file").write_text("")

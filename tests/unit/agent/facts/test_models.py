@@ -103,6 +103,16 @@ def test_a_directory_without_weights(tmp_path: Path) -> None:
     assert "it holds no weights (*.safetensors, *.bin, *.gguf)" in look(directory)["problems"]
 
 
+def test_weights_in_two_formats(tmp_path: Path) -> None:
+    """Servers take the safetensors: what an index of the other format names may be missing."""
+    directory = write_model(tmp_path / "m", TARGET, shards=1)
+    index = {"weight_map": {"w": "pytorch_model-00001-of-00002.bin"}}
+    (directory / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    assert look(directory)["problems"] == []
+    (directory / "model.safetensors").unlink()
+    assert look(directory)["problems"] == ["pytorch_model-00001-of-00002.bin is missing"]
+
+
 def test_a_nested_config_counts_first(tmp_path: Path) -> None:
     """A model with pictures keeps its text model's dimensions inside."""
     outer = {"model_type": "kimi_k25", "hidden_size": 1, "text_config": {**TARGET}}
@@ -144,14 +154,21 @@ def test_a_real_gguf_cut_anywhere_is_seen(tmp_path: Path) -> None:
     ("data", "problem"),
     [
         (b"weights", "it does not begin with GGUF"),
-        (b"GGUF" + b"\x09\0\0\0", "its version 9 is not known"),
-        (b"GGUF\x03\0\0\0" + b"\xff" * 16, "its header cannot be read"),
+        (b"GGUF\x03\0\0\0" + b"\0" * 15, "its header ends too early"),
     ],
 )
 def test_what_is_no_gguf(tmp_path: Path, data: bytes, problem: str) -> None:
     """Said without reading gigabytes."""
     (tmp_path / "m.gguf").write_bytes(data)
     assert look(tmp_path / "m.gguf")["problems"] == [f"m.gguf is no whole GGUF: {problem}"]
+
+
+@pytest.mark.parametrize("start", [b"GGUF\x09\0\0\0", b"GGUF\x03\0\0\0" + b"\xff" * 16])
+def test_a_gguf_of_another_kind_is_left_to_the_server(tmp_path: Path, start: bytes) -> None:
+    """What this reader does not know need not be wrong."""
+    (tmp_path / "m.gguf").write_bytes(start)
+    found = look(tmp_path / "m.gguf")
+    assert (found["problems"], found["unread"]) == ([], 1)
 
 
 def test_every_part_of_a_split_gguf(tmp_path: Path) -> None:

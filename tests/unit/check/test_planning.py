@@ -1,0 +1,41 @@
+"""What is said of the plan."""
+
+from __future__ import annotations
+
+from fakes.sweeps import small_experiment, small_plan
+
+from sweep.check import planning
+from sweep.check.line import Level
+from sweep.model.experiment import Budget
+from sweep.model.plan import Configuration, Plan, SkippedConfiguration
+from sweep.spec.describe import PlanSummary, describe_plan
+from sweep.spec.estimate import Estimate
+
+
+def summary(plan: Plan) -> PlanSummary:
+    """A plan described."""
+    return describe_plan(plan, Estimate(1.0, True, "x"), Budget())
+
+
+def test_a_plan_without_a_flaw() -> None:
+    """Its counts."""
+    (line,) = planning.lines(summary(small_plan(small_experiment())))
+    assert (line.level, line.subject) == (Level.OK, "plan")
+    assert "4 launches, 8 trials" in line.finding
+
+
+def test_what_is_not_launched_is_told_by_reason() -> None:
+    """Once for all configurations of one reason; notes are no warnings."""
+    reasons = ["too few"] * 4 + ["no backend"]
+    skipped = tuple(
+        SkippedConfiguration(f"c{steps}", Configuration("a", steps, 1, steps + 1), reason)
+        for steps, reason in enumerate(reasons, 1)
+    )
+    plan = Plan((), skipped, asked=5, notes=("tokens were set",))
+    _, first, second, note = planning.lines(summary(plan))
+    assert first.level is second.level is Level.WARNING
+    assert first.finding == (
+        "4 configurations not launched (1 step, 2 steps, 3 steps and 1 more): too few"
+    )
+    assert second.finding == "1 configuration not launched (5 steps): no backend"
+    assert (note.level, note.finding) == (Level.OK, "tokens were set")
