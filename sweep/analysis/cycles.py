@@ -39,6 +39,11 @@ class Recorded:
     recordings: tuple[Recording, ...] = ()
     problems: tuple[str, ...] = ()
 
+    @property
+    def drafting(self) -> tuple[Recording, ...]:
+        """Those of processes that draft: a stage of a pipeline may be armed and have nothing to."""
+        return tuple(item for item in self.recordings if item.armed.hooks or item.armed.missing)
+
 
 CyclesOf: TypeAlias = Mapping[tuple[str, int], Recorded]
 """(launch id, attempt) → what was recorded."""

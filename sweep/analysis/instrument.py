@@ -48,7 +48,9 @@ def instrument_state(recorded: Recorded, cycles: int) -> Instrument:
     reasons = [reason for item in recorded.recordings for reason in _faults(item)]
     if reasons:
         return Instrument(InstrumentState.INCOMPATIBLE, listed(reasons))
-    first = recorded.recordings[0]
+    if not recorded.drafting:
+        return Instrument(InstrumentState.IDLE, "armed, and no process of the engine drafts")
+    first = recorded.drafting[0]
     if cycles == 0 and not first.dropped:
         return Instrument(InstrumentState.IDLE, f"armed in {_place(first)} and saw no cycle")
     return Instrument(InstrumentState.RECORDED)
@@ -80,7 +82,7 @@ class Client:
 
 def missing_cycles(recorded: Recorded, cycles: Cycles, client: Client) -> tuple[str, ...]:
     """Say what is missing of a trial's cycles, each in words; empty: nothing is."""
-    first = recorded.recordings[0]
+    first = recorded.drafting[0]
     found = cycles.total("requests")
     lost = first.dropped + first.damaged
     known = client.cycles is not None and found is not None

@@ -49,12 +49,12 @@ class Phased:
 def phased(
     recorded: Recorded, attempt: AttemptRecord, trial_id: str, measured: Measurement
 ) -> Phased:
-    """Return what was recorded of a trial's complete windows; times are those of the lowest rank,
-    means over its cycles."""
+    """Return what was recorded of a trial's complete windows; times are those of the lowest rank
+    that drafts, means over its cycles."""
     spans = window_spans(attempt.events, trial_id)
     if not spans:
         return Phased()
-    by_rank = [select(item, spans) for item in recorded.recordings]
+    by_rank = [select(item, spans) for item in recorded.drafting]
     count = by_rank[0].count if by_rank else 0
     instrument = instrument_state(recorded, count)
     notes = [instrument.reason] if instrument.reason else []
@@ -78,7 +78,7 @@ def phased(
         **{f"{name}_ms": _ms(cycles.mean(f"{name}_s")) for name in _TIMED},
         "rank_spread_ms": _ms(_spread_s(by_rank)),
         "context_tokens": cycles.mean("context_tokens"),
-        "phase_clock": recorded.recordings[0].armed.clock,
+        "phase_clock": recorded.drafting[0].armed.clock,
         "instrument_tok_s": rate,
         "instrument_accept_length": cycles.accept_length,
         "verified_tokens": cycles.mean("draft_tokens"),

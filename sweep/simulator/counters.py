@@ -11,7 +11,6 @@ from sweep.simulator.calibration import Phases, Speculation
 
 LOG_EVERY = 40
 """Cycles between two lines of the log, SGLang's decode_log_interval."""
-PROFILE_EVERY = 100
 _LIFETIME_ACCEPT_LENGTH = 3.9
 
 
@@ -19,10 +18,15 @@ class Counters:
     """Counts of all requests; methods may be called from any thread."""
 
     def __init__(
-        self, speculation: Optional[Speculation], *, profile: bool, lifetime_cycles: int
+        self,
+        speculation: Optional[Speculation],
+        *,
+        profile_every: Optional[int],
+        lifetime_cycles: int,
     ) -> None:
+        """A summary of phases is written every `profile_every` cycles; None: never."""
         self._speculation = speculation
-        self._profile = profile and speculation is not None
+        self._profile_every = None if speculation is None else profile_every
         self._lock = threading.Lock()
         self.running = 0
         self.waiting = 0
@@ -55,7 +59,7 @@ class Counters:
             self.output_tokens += tokens
             self.decode_tokens += tokens
             line = self._line(context) if self.cycles % LOG_EVERY == 0 else None
-            block = self._block(phases, tokens) if self._profile else None
+            block = self._block(phases, tokens)
         if line is not None:
             log.say(line)
         if block is not None:
@@ -73,10 +77,12 @@ class Counters:
         return log.decode_line(self.running, context, accept, self.throughput, self.waiting)
 
     def _block(self, phases: Phases, tokens: int) -> Optional[str]:
+        if self._profile_every is None:
+            return None
         self._profiled.append(phases)
         self._profiled_tokens += tokens
         count = len(self._profiled)
-        if count < PROFILE_EVERY:
+        if count < self._profile_every:
             return None
         mean = Phases(
             sum(item.draft_ms for item in self._profiled) / count,

@@ -21,10 +21,12 @@ from sweep.simulator import (
 )
 
 PROFILE_VARIABLE = "EAGLE3_PROFILE"
+EVERY_VARIABLE = "EAGLE3_PROFILE_EVERY"
 OWN_ARGUMENTS = ("calibration", "load-speedup", "seed")
 """Arguments that SGLang has not."""
 DEFAULT_MAX_RUNNING = 48
 DEFAULT_STEPS = 3
+DEFAULT_EVERY = 100
 _MODULES = (calibration, counters, cycles, decoding, faults, log, scheduler, api)
 
 
@@ -163,7 +165,10 @@ def _serve(
 ) -> None:
     environment = dict(os.environ)
     profile = environment.get(PROFILE_VARIABLE) == "1"
-    counts = counters.Counters(speculation, profile=profile, lifetime_cycles=faulty.lifetime_cycles)
+    every = int(environment.get(EVERY_VARIABLE, DEFAULT_EVERY)) if profile else None
+    counts = counters.Counters(
+        speculation, profile_every=every, lifetime_cycles=faulty.lifetime_cycles
+    )
     directory = environment.get(cycles.DIRECTORY_VARIABLE)
     cycle_log = None
     if profile and speculation is not None and directory is not None:

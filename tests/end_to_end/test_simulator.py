@@ -33,7 +33,6 @@ def simulated(machine: Machine, load_speedup: int, **sections: Any) -> Path:
         "draft_model": "draft",
         "algorithm": "EAGLE3",
         "args": {"load-speedup": load_speedup},
-        "env": {"EAGLE3_PROFILE": "1"},
     }
     return machine.experiment([1], engine=engine, **sections)
 
@@ -61,6 +60,7 @@ def test_the_reference_case_is_reproduced(machine: Machine) -> None:
         exclude=[{"variant": "low-latency", "num_steps": steps} for steps in (5, 10)],
         baseline=True,
         workloads=[workload("guide", prompts=[PROMPT], max_tokens=150)],
+        profile={"every_cycles": 50},
     )
     assert machine.inline_to_end("submit", file) == 0, machine.inline_log()
     table = rows(machine)

@@ -56,6 +56,12 @@ def of(*rows: Mapping[str, float | None], **changes: Any) -> tuple[Recorded, Cyc
             InstrumentState.INCOMPATIBLE,
             "cycles.0.jsonl speaks version 2",
         ),
+        (
+            Recorded((recording([], armed=armed(worker=None, hooks=())),)),
+            0,
+            InstrumentState.IDLE,
+            "armed, and no process of the engine drafts",
+        ),
         (Recorded((recording([]),)), 7, InstrumentState.RECORDED, None),
         (Recorded((recording([], dropped=9),)), 0, InstrumentState.RECORDED, None),
     ],

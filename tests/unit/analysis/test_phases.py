@@ -222,6 +222,18 @@ def test_ranks_are_compared() -> None:
     assert row["verify_ms"] == pytest.approx(10.0)
 
 
+def test_a_stage_that_drafts_nothing_is_passed_over() -> None:
+    """The first rank of a pipeline may have no worker: times are those of the first that has."""
+    record = builder().record()
+    stage = recording([], armed=armed(worker=None, hooks=(), ranks=2))
+    cycles = {
+        key: Recorded((stage, *recorded.recordings)) for key, recorded in cycles_of(record).items()
+    }
+    row = row_of(record, cycles)
+    assert row["verify_ms"] == pytest.approx(10.0)
+    assert not set(row["flags"].split()) & set(INSTRUMENT_FLAGS)
+
+
 def with_histogram(record: RequestRecord) -> Counters:
     """Counts whose answers also say how deep each cycle went: 10, 10, 10 and 10 of 40."""
     return dataclasses.replace(count(record), cycles_by_accepted=(10, 10, 10, 10))

@@ -82,7 +82,7 @@ def test_cycles_agree_with_the_answers_own_counts(log: CycleLog, tmp_path: Path)
         slow, draft_ms={"fixed": 0.01, "per_step": 0.0}, verify_ms={"1": 0.2}, extend_ms=0.01
     )
     scheduler = Scheduler(
-        fast, speculation, (), Counters(speculation, profile=False, lifetime_cycles=0),
+        fast, speculation, (), Counters(speculation, profile_every=None, lifetime_cycles=0),
         seed="1", max_running=2, chunk_tokens=1, cycles=log,
     )  # fmt: skip
     meta = list(scheduler.run(Ask("a prompt", 60, 0.0)))[-1].meta

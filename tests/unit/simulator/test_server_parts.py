@@ -68,7 +68,7 @@ def answer(speculation: Speculation | None, tokens: int, chunk_tokens: int = 1) 
     table = {"1": 0.01}
     fast = {"draft_ms": {"fixed": 0.0, "per_step": 0.0}, "verify_ms": table, "extend_ms": 0.0}
     values = {**calibration.__dict__, **fast, "step_ms": 0.01, "other_ms": 0.0}
-    counters = Counters(speculation, profile=False, lifetime_cycles=0)
+    counters = Counters(speculation, profile_every=None, lifetime_cycles=0)
     scheduler = Scheduler(
         type(calibration)(**values), speculation, (), counters,
         seed="1", max_running=2, chunk_tokens=chunk_tokens,
@@ -108,7 +108,7 @@ def test_large_chunks_hold_back_tokens_but_none_is_lost() -> None:
 
 def test_lifetime_counters_start_where_they_are_told() -> None:
     """Accept length of the server's life is not that of a window."""
-    counters = Counters(Speculation(1, 1, 2), profile=False, lifetime_cycles=1000)
+    counters = Counters(Speculation(1, 1, 2), profile_every=None, lifetime_cycles=1000)
     assert counters.accept_length == pytest.approx(3.9)
     counters.cycle(Phases(1, 1, 1, 1), 1, 10)
     assert counters.accept_length == pytest.approx(3901 / 1001)
