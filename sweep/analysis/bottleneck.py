@@ -119,5 +119,5 @@ def _agreement(rows: Sequence[Any]) -> str | None:
         f"measured one by {median(map(abs, apart)):.1%} in the median of "
         f"{counted(len(apart), 'row')}, at most by {largest:+.1%} ({row['configuration']}, "
         f"{row['workload']}, concurrency {row['concurrency']}). Only the measured one has prefill "
-        "in it."
+        "and idle streams in it."
     )

@@ -151,9 +151,11 @@ def _shares(axes: Axes, at: int, row: Any) -> None:
     for name in PHASES:
         share = _part(row, name) / float(row["cycle_ms"])
         if share >= LEAST_LABELLED:
-            dark = name == "verify"
+            hatched = bool(_LOOKS[name][1])
+            paper = {"facecolor": SURFACE, "edgecolor": "none", "pad": 1.2, "alpha": 0.85}
             axes.text(
                 100.0 * (begin + share / 2), at, f"{share:.1%}", ha="center", va="center",
-                fontsize=SMALL_SIZE, color=SURFACE if dark else INK,
+                fontsize=SMALL_SIZE, color=INK if hatched else SURFACE,
+                bbox=paper if hatched else None,
             )  # fmt: skip
         begin += share
