@@ -50,6 +50,7 @@ FIELDS = {
 }
 """Values of a cycle, durations in seconds; a file may hold more, which are ignored."""
 
+_NUMBERS = {int, float, type(None)}
 _NAME = re.compile(r"cycles\.(\d+)\.jsonl")
 
 
@@ -134,12 +135,14 @@ class _Reader:
         self._armed: Optional[Armed] = None
         self._fields: List[str] = []
         self._columns: Dict[str, List[Optional[float]]] = {field: [] for field in FIELDS}
+        self._cycles: List[List[Optional[float]]] = []
         self._dropped = 0
         self._errors: List[HookError] = []
         self._damaged = 0
 
     def result(self) -> CycleFile:
         """Return what was read."""
+        self._fill_columns()
         return CycleFile(
             self._armed, self._columns, self._dropped, tuple(self._errors), self._damaged
         )
@@ -158,11 +161,16 @@ class _Reader:
             self._damaged += 1
 
     def _cycle(self, values: List[Any]) -> None:
-        if len(values) != len(self._fields) or not all(_is_number(value) for value in values):
+        if len(values) != len(self._fields) or not _NUMBERS.issuperset(map(type, values)):
             raise ValueError("not a cycle")
-        cycle = dict(zip(self._fields, values))
+        self._cycles.append(values)
+
+    def _fill_columns(self) -> None:
+        """Take the cycles since the last handshake apart, by the order that it named."""
+        by_field = dict(zip(self._fields, zip(*self._cycles)))
         for field, column in self._columns.items():
-            column.append(cycle.get(field))
+            column.extend(by_field.get(field, [None] * len(self._cycles)))
+        self._cycles = []
 
     def _event(self, value: Dict[str, Any]) -> None:
         event = value["event"]
@@ -172,6 +180,7 @@ class _Reader:
                     "%s speaks version %s of the cycles, this program reads version %s"
                     % (self._name, value.get("v"), VERSION)
                 )
+            self._fill_columns()
             self._armed = _armed(value)
             self._fields = [str(field) for field in value["fields"]]
         elif event == "dropped":
@@ -193,10 +202,6 @@ def _armed(value: Dict[str, Any]) -> Armed:
         missing=tuple(value.get("missing") or ()),
         patched=tuple(value.get("patched") or ()),
     )
-
-
-def _is_number(value: Any) -> bool:
-    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
 
 
 def bound_files(directory: str, limit: int = SIZE_LIMIT) -> None:

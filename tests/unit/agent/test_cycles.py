@@ -55,6 +55,18 @@ def test_fields_come_in_any_order_and_unknown_ones_are_ignored() -> None:
     assert found.damaged == 0
 
 
+def test_a_second_handshake_starts_another_order() -> None:
+    """A process that armed itself again says anew how its lines are to be read."""
+    first = json.dumps({**json.loads(HEADER), "fields": ["n", "verify_s"]})
+    second = json.dumps({**json.loads(HEADER), "rank": 1, "fields": ["verify_s", "n", "steps"]})
+    found = decode(f"{first}\n[1,0.5]\n[2,0.6]\n{second}\n[0.7,1,5]\n")
+    assert found.columns["n"] == [1, 2, 1]
+    assert found.columns["verify_s"] == [0.5, 0.6, 0.7]
+    assert found.columns["steps"] == [None, None, 5]
+    assert found.armed is not None
+    assert found.armed.rank == 1
+
+
 @pytest.mark.parametrize(
     "line", ["[1]", "nonsense", '{"no":"event"}', "[" + "1," * 15 + '"1"]', "7", "{}", ""]
 )
