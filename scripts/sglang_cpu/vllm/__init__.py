@@ -1,0 +1,1 @@
+"""Stands in for vLLM, of which SGLang uses one operation on a CPU."""
