@@ -205,6 +205,7 @@ class Launch:
     def _generate(self) -> None:
         if not self._readiness.first_token():
             self._not_ready("not_ready")
+        self._readiness.tell_settings()
 
     def _not_ready(self, end: str) -> None:
         self._check_stop()

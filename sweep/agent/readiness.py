@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import time
-from typing import Optional
+from typing import Any, Optional
 
 from sweep.agent import load, procs, wire
-from sweep.agent.http import call
+from sweep.agent.http import Reply, call, lookup
 from sweep.agent.journal import Journal
 from sweep.agent.ours import Ours
-from sweep.agent.trials import StopSignal
+from sweep.agent.trials import CALL_S, StopSignal
 
+HTTP_OK = 200
 _HEALTH_TIMEOUT_S = 2.0
 _FIRST_PAUSE_S = 0.02
 _LAST_PAUSE_S = 1.0
@@ -75,6 +77,18 @@ class Readiness:
         who = ", ".join(map(str, pids)) or "of another user"
         return "port %d is held by a process that is not ours: pid %s" % (self._port, who)
 
+    def tell_settings(self) -> None:
+        """Record what the server says it runs with."""
+        calls, wanted = self._doc.engine.settings, self._doc.settings_at
+        if not calls or not wanted:
+            return
+        answers = (_json(call(self._port, each, CALL_S)) for each in calls)
+        said = next((answer for answer in answers if answer is not None), None)
+        values = None
+        if said is not None:
+            values = {name: lookup(said, path) for name, path in wanted.items() if _has(said, path)}
+        self._journal.event("settings", values=values)
+
     def first_token(self) -> bool:
         """Wait until the server has generated; False: it did not come to it."""
         engine = self._doc.engine
@@ -92,3 +106,19 @@ class Readiness:
             self.detail = "generation fails: %s" % sent.error + (" (%s)" % said if said else "")
             if not self._wait():
                 return False
+
+
+def _json(reply: Reply) -> Any:
+    """Return the JSON of a good reply; None: it is none."""
+    if reply.error is not None or reply.status != HTTP_OK:
+        return None
+    try:
+        return json.loads(reply.body)
+    except ValueError:
+        return None
+
+
+def _has(data: Any, path: wire.KeyPath) -> bool:
+    """Whether a path leads somewhere; a value that is null is there."""
+    parent, key = lookup(data, path[:-1]), path[-1]
+    return key in parent if isinstance(parent, dict) else lookup(data, path) is not None

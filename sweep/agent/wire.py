@@ -62,6 +62,8 @@ EVENTS = {
     "port_open": "our process listens",
     "healthy": "first good answer of the health call",
     "first_token": "first generated token of the readiness request",
+    "settings": "what the server says it runs with: values (by LaunchDoc.settings_at's names; one "
+    "that it does not say is left out; null: it did not answer)",
     "milestone": "a load milestone in the log: name, line",
     "pattern": "a fatal pattern in the log: name, line",
     "server_exit": "returncode (negative: signal), phase",
@@ -200,6 +202,9 @@ class EngineDoc:
     fatal: List[Pattern]
     probe: Optional[Probe] = None
     """None: the launch measures no phases."""
+    settings: List[HttpCall] = field(default_factory=list)
+    """Calls of which the first that is answered says what the server runs with, as JSON; versions
+    of an engine name it differently. Empty: the engine does not tell."""
 
 
 @dataclass(frozen=True)
@@ -247,6 +252,8 @@ class LaunchDoc:
     engine: EngineDoc
     trials: List[TrialDoc]
     deadlines: Deadlines
+    settings_at: Dict[str, KeyPath] = field(default_factory=dict)
+    """What of those settings is recorded: name → where it stands in the answer."""
     wire: int = WIRE_VERSION
 
 
@@ -377,6 +384,7 @@ def _engine(data: Json) -> EngineDoc:
     values["milestones"] = [Pattern(**item) for item in data["milestones"]]
     values["fatal"] = [Pattern(**item) for item in data["fatal"]]
     values["probe"] = Probe(**data["probe"]) if data["probe"] else None
+    values["settings"] = [_call(item) for item in data["settings"]]
     return EngineDoc(**values)
 
 

@@ -58,10 +58,16 @@ IDENTITY = (
     Column(
         "effective_num_draft_tokens",
         "Int64",
-        "Draft tokens in a cycle after the engine's own rules, as the engine counts them.",
+        "Draft tokens in a cycle as the engine counts them: what the server said it runs with, or, "
+        "if it says nothing, what its rules make of the experiment.",
         "tokens",
     ),
-)
+    Column("effective_num_steps", "Int64", "Draft steps that the server said it runs with.",
+           "steps"),
+    Column("effective_topk", "Int64", "Branches that the server said it runs with.", "branches"),
+    Column("settings_note", "string", "Settings that the server changed: what was asked and what "
+           "is in effect."),
+)  # fmt: skip
 
 OUTCOME = (
     Column("workload", "string", "Name of the prompts with their output rule and sampling."),
@@ -270,6 +276,9 @@ FLAGS = {
     "wide_interval": "The most windows allowed were measured, and the 95 % interval of their mean "
     "is still wider than repeats.relative_ci asks.",
     "output_differs": "At temperature 0 some answers differ from the baseline's.",
+    "settings_changed": "The server said that it runs with other settings than were asked "
+    "(settings_note): the row is of what it runs with.",
+    "settings_unknown": "The server did not say which settings it runs with.",
     "phases_not_loaded": "The cycles were to be timed, and no process of the engine said that it "
     "does: there are no phases.",
     "phases_incompatible": "The instrument does not fit this engine everywhere; what it could not "

@@ -25,6 +25,7 @@ from sweep.analysis.measurement import (
 )
 from sweep.analysis.phases import Phased, cycle_columns, is_asked, phased
 from sweep.analysis.references import Baseline, References
+from sweep.analysis.settings import read_settings
 from sweep.analysis.uncertainty import Grid, Interval, rate_interval, ratio_interval
 from sweep.model.canonical import identity
 from sweep.model.experiment import Experiment, Workload
@@ -77,7 +78,13 @@ def trial_row(source: Source) -> Row:
     }
     flags: list[str] = []
     if attempt is not None:
-        row |= _run(trial, attempt)
+        settings = read_settings(
+            trial.launch.server,
+            attempt.events,
+            is_baseline=trial.trial.configuration.is_baseline,
+        )
+        row |= {**_run(trial, attempt), **settings.row}
+        flags += settings.flags
     if attempt is not None and measured is not None and not measured.is_empty:
         row |= counts(measured, is_baseline=trial.trial.configuration.is_baseline)
         row |= latencies(measured, source.gaps)

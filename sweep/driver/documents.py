@@ -42,6 +42,7 @@ def launch_document(
         port_at=launch.server.port_at,
         env=dict(launch.server.env),
         unset=list(launch.server.unset),
+        settings_at={name: list(item.path) for name, item in launch.server.settings.items()},
         cwd=None,
         gpus=None if node.gpus is None else list(node.gpus),
         on_busy="wait",

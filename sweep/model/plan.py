@@ -53,6 +53,21 @@ class Configuration:
 
 
 @dataclass(frozen=True)
+class Setting:
+    """A setting that a server must report of itself: where in its answer, and which value."""
+
+    path: tuple[str | int, ...]
+    value: Scalar | None
+    """None: not set."""
+
+    def holds(self, reported: Scalar | None) -> bool:
+        """Whether the server reports what was asked; servers may turn text into numbers."""
+        if self.value is None or reported is None:
+            return reported is self.value
+        return reported == self.value or str(reported) == str(self.value)
+
+
+@dataclass(frozen=True)
 class ServerCommand:
     """How a server is started: data, never shell text."""
 
@@ -61,6 +76,9 @@ class ServerCommand:
     """Index in `argv` of the element that the agent replaces by the port."""
     env: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    """What it must be running with, by name: `num_steps`, `topk` and `num_draft_tokens` as the
+    engine counts them, and its arguments. Empty: the engine does not tell."""
 
 
 @dataclass(frozen=True)

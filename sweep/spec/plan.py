@@ -279,7 +279,7 @@ def _blanked(server: ServerCommand) -> ServerCommand:
     """Return a server's command without what differs between equal servers."""
     argv = list(server.argv)
     argv[server.port_at] = _PORT
-    return replace(server, argv=tuple(argv), unset=tuple(sorted(server.unset)))
+    return replace(server, argv=tuple(argv), unset=tuple(sorted(server.unset)), settings={})
 
 
 def _arm_name(baseline: Configuration) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+
 from sgl_kernel.attention import (
     build_draft_decode_metadata_cpu,
     decode_attention_cpu,

@@ -25,9 +25,7 @@ def reconstruct_indices_from_tree_mask(
     )
     for row in range(batch_size):
         sees = (masks[row].bool() & below).tolist()
-        parents = [
-            max((one for one in range(count) if seen[one]), default=-1) for seen in sees
-        ]
+        parents = [max((one for one in range(count) if seen[one]), default=-1) for seen in sees]
         for token in range(count):
             index[row, token] = row * count + token
             place[row, token] = int(verified_seq_len[row]) + sum(sees[token])

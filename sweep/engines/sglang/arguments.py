@@ -11,7 +11,7 @@ from typing import Any
 from sweep.agent.wire import AGENT_VARIABLE
 from sweep.engines.sglang import profiling
 from sweep.model.experiment import Experiment, Scalar, Variant
-from sweep.model.plan import Configuration, ServerCommand
+from sweep.model.plan import Configuration, ServerCommand, Setting
 
 DEFAULT_PYTHON = "python3"
 MODULE = ("-m", "sglang.launch_server")
@@ -60,6 +60,9 @@ RESERVED = {
 
 GRAPH_LIMITS = ("cuda-graph-max-bs", "cuda-graph-max-bs-decode")
 """The largest batch that CUDA graphs are captured for, up to 0.5.13 and since."""
+
+_REPORTED = {"NEXTN": "EAGLE"}
+"""Algorithm → the name under which the server runs it, where that is another."""
 
 INVENTED_ACCEPTANCE = ("SGLANG_SIMULATE_ACC_LEN", "SIMULATE_ACC_LEN")
 """Variables that replace what the drafter achieves by a given length, since 0.5.3 and before."""
@@ -177,7 +180,31 @@ def server_from(
         port_at=len(head) - 1,
         env={name: value for name, value in env.items() if value is not None},
         unset=tuple(name for name, value in env.items() if value is None),
+        settings=_settings(configuration, experiment),
     )
+
+
+def _settings(configuration: Configuration, experiment: Experiment) -> dict[str, Setting]:
+    """Return what the server must report: how it speculates, and every argument whose value is
+    not left to it. Its answer holds all arguments under the names of their fields."""
+    algorithm = configuration.algorithm
+    speculation: dict[str, tuple[str, Scalar | None]] = {
+        "algorithm": ("speculative_algorithm", _REPORTED.get(algorithm or "", algorithm)),
+    }
+    asked = {
+        "num_steps": ("speculative_num_steps", configuration.num_steps),
+        "topk": ("speculative_eagle_topk", configuration.topk),
+        "num_draft_tokens": ("speculative_num_draft_tokens", configuration.num_draft_tokens),
+    }
+    speculation |= {name: item for name, item in asked.items() if item[1] is not None}
+    arguments = {
+        name: (name.replace("-", "_"), value)
+        for name, value in merged(configuration, experiment).items()
+        if value != "auto"
+    }
+    return {
+        name: Setting((key,), value) for name, (key, value) in (speculation | arguments).items()
+    }
 
 
 def identity_paths(experiment: Experiment) -> tuple[str, ...]:

@@ -6,7 +6,7 @@
 | accepted        | 0.5.5   | 0.5.10 | spec_accept_token_num         |
 |                 | 0.5.11  | 0.5.20 | spec_accepted_drafts          |
 |                 | 0.5.12  |        | spec_num_correct_drafts       |
-| drafted         | 0.5.5   | 0.5.10 | spec_draft_token_num          |
+| drafted         | 0.5.9   | 0.5.10 | spec_draft_token_num          |
 |                 | 0.5.11  | 0.5.20 | spec_proposed_drafts          |
 |                 | 0.5.12  |        | spec_num_proposed_drafts      |
 | by position     | 0.5.9   | 0.5.20 | spec_accept_histogram         |
@@ -25,10 +25,13 @@ from sweep.ports import Counters
 
 CYCLES = "spec_verify_ct"
 ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
-DRAFTED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
+DRAFTED = ("spec_num_proposed_drafts", "spec_proposed_drafts")
+_DRAFTED_BEFORE = "spec_draft_token_num"
+"""Up to 0.5.8 it is cycles times steps, which is wrong for trees; 0.5.9, which has a histogram too,
+counts draft tokens."""
 HISTOGRAMS = ("spec_correct_drafts_histogram", "spec_accept_histogram")
 
-META = (CYCLES, *ACCEPTED, *DRAFTED, *HISTOGRAMS)
+META = (CYCLES, *ACCEPTED, *DRAFTED, _DRAFTED_BEFORE, *HISTOGRAMS)
 """What the agent keeps of an answer's meta_info."""
 
 
@@ -39,10 +42,13 @@ def _first(meta: Mapping[str, Any], names: Sequence[str]) -> Any:
 def count(record: RequestRecord) -> Counters:
     """Read the raw counts of one answered request: the server's own, None where it is silent."""
     histogram = _first(record.meta, HISTOGRAMS)
+    drafted = _first(record.meta, DRAFTED)
+    if drafted is None and histogram is not None:
+        drafted = record.meta.get(_DRAFTED_BEFORE)
     return Counters(
         output_tokens=record.output_tokens,
         cycles=record.meta.get(CYCLES),
-        drafted_tokens=_first(record.meta, DRAFTED),
+        drafted_tokens=drafted,
         accepted_tokens=_first(record.meta, ACCEPTED),
         cycles_by_accepted=None if histogram is None else tuple(histogram),
     )
@@ -52,15 +58,15 @@ def classify_trial(trial: PlannedTrial, records: Sequence[RequestRecord]) -> Fai
     """Name speculation that was not asked for, that never ran, or that ran with other settings."""
     counted = [count(record) for record in records]
     cycles = sum(item.cycles or 0 for item in counted)
-    drafted = sum(item.drafted_tokens or 0 for item in counted)
     if trial.configuration.is_baseline:
         return _speculating_baseline() if cycles else None
     if cycles == 0:
         decoded = any((item.output_tokens or 0) > 1 for item in counted)
         return _never_verified() if decoded else None
+    known = [item.drafted_tokens for item in counted if item.drafted_tokens is not None]
     asked = trial.configuration.num_draft_tokens
-    if asked is not None and drafted != cycles * (asked - 1):
-        return _changed(asked, drafted / cycles + 1)
+    if known and asked is not None and sum(known) != cycles * (asked - 1):
+        return _changed(asked, sum(known) / cycles + 1)
     return None
 
 
@@ -71,7 +77,8 @@ def _speculating_baseline() -> Failure:
 def _never_verified() -> Failure:
     return Failure(
         "speculation_inactive",
-        "the server answered without a single verification: its log says why (`sweep logs`)",
+        "the server answered without a single verification: its log says why (`sweep logs`); "
+        "before 0.5.20, answers of api: chat carry no counts",
     )
 
 

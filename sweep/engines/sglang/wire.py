@@ -119,4 +119,5 @@ def document(name: str, experiment: Experiment) -> EngineDoc:
         milestones=list(log.MILESTONES),
         fatal=[sign.pattern for sign in log.SIGNS],
         probe=profiling.probe(experiment),
+        settings=[HttpCall(path=path) for path in ("/server_info", "/get_server_info")],
     )

@@ -7,10 +7,11 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fakes.launching import Bench, kinds, trial
+from fakes.launching import Bench, document, kinds, trial
 
 from sweep.agent import wire
 
@@ -124,10 +125,10 @@ def test_another_wire_version_is_refused_by_name(bench: Bench) -> None:
     """An agent does not run what it may misread."""
     launch = bench.prepare()
     path = launch.directory / wire.LAUNCH_FILE
-    path.write_text(path.read_text().replace('"wire":1', '"wire":7'))
+    path.write_text(path.read_text().replace(f'"wire":{wire.WIRE_VERSION}', '"wire":7'))
     error = launch.run()["error"]
     assert "version 7" in error
-    assert "speaks 1" in error
+    assert f"speaks {wire.WIRE_VERSION}" in error
 
 
 def test_the_server_gets_the_environment_asked_for(
@@ -182,3 +183,19 @@ def test_ports_are_not_used_again_at_once(bench: Bench) -> None:
         launch.outcome()
         ports.add(launch.event("server_started")["port"])
     assert len(ports) == 3
+
+
+def test_a_server_tells_what_it_runs_with(bench: Bench) -> None:
+    """By the first call that it answers; what it does not say is left out."""
+    engine = document(nonce="n").engine
+    calls = [wire.HttpCall("/no_such_call"), wire.HttpCall("/server_info")]
+    at: dict[str, wire.KeyPath] = {"steps": ["num_steps"], "other": ["no_such_setting"]}
+    told = bench.launch(
+        "--override", "num_steps=3",
+        engine=replace(engine, settings=calls), settings_at=at,
+    )  # fmt: skip
+    told.outcome()
+    silent = bench.launch(engine=replace(engine, settings=calls[:1]), settings_at=at)
+    silent.outcome()
+    assert [event["values"] for event in told.events("settings")] == [{"steps": "3"}]
+    assert [event["values"] for event in silent.events("settings")] == [None]

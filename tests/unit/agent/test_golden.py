@@ -30,8 +30,12 @@ IDENT = wire.AgentIdent(10, 20, "boot")
 def launch() -> wire.LaunchDoc:
     """A launch without anything of this machine in it."""
     doc = document("--rate", "5", nonce="n-1", argv=["server", "--port", "0"], port_at=2)
-    engine = replace(doc.engine, probe=wire.Probe(50, "PLUGINS"))
-    return wire.decode_launch(wire.encode(replace(doc, engine=engine)))
+    engine = replace(
+        doc.engine, probe=wire.Probe(50, "PLUGINS"), settings=[wire.HttpCall("/server_info")]
+    )
+    settings_at: dict[str, wire.KeyPath] = {"num_steps": ["speculative_num_steps"]}
+    doc = replace(doc, engine=engine, settings_at=settings_at)
+    return wire.decode_launch(wire.encode(doc))
 
 
 CASES: list[tuple[str, Any, Callable[[str], Any]]] = [
