@@ -12,7 +12,7 @@ import json
 import os
 import sys
 from importlib import metadata
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 _TOKENIZERS = ("sglang.srt.utils.hf_transformers_utils", "sglang.srt.hf_transformers_utils")
 """Where SGLang makes its tokenizer: since 0.5.3, and before."""
@@ -80,21 +80,25 @@ def flags(parser: argparse.ArgumentParser) -> Dict[str, Optional[List[str]]]:
 
 
 def _tokenizer(path: str, mode: str, trust_remote_code: bool, revision: Optional[str]) -> Any:
-    make = None
-    for name in _TOKENIZERS:
-        try:
-            make = importlib.import_module(name).get_tokenizer
-            break
-        except ImportError:
-            continue
-    if make is None:
-        raise ImportError("SGLang's tokenizer is in none of %s" % ", ".join(_TOKENIZERS))
-    return make(
+    return _tokenizers()(
         path,
         tokenizer_mode=mode,
         trust_remote_code=trust_remote_code,
         tokenizer_revision=revision,
     )
+
+
+def _tokenizers() -> Callable[..., Any]:
+    for name in _TOKENIZERS:
+        try:
+            make: Callable[..., Any] = importlib.import_module(name).get_tokenizer
+        except ModuleNotFoundError as problem:  # noqa: PERF203 - two rounds
+            # Only that the module itself is elsewhere is no problem; what it needs may be missing.
+            if not name.startswith(problem.name or "?"):
+                raise
+        else:
+            return make
+    raise ImportError("SGLang's tokenizer is in none of %s" % ", ".join(_TOKENIZERS))
 
 
 def render(tokenizer: Any, messages: Sequence[Sequence[str]]) -> List[int]:
