@@ -65,7 +65,7 @@ def _attaching(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def _attach_once(scheduler: Any) -> None:
-    if getattr(scheduler, _MARK, None) is None:
+    if not hasattr(scheduler, _MARK):
         from .attaching import attach  # noqa: PLC0415 - most processes make no scheduler
 
         directory = os.environ[DIRECTORY_VARIABLE]

@@ -27,10 +27,6 @@ _PATCH = b"EAGLE3_PROF"
 """In the text of sources that someone has instrumented by hand."""
 
 
-class Unsupported(RuntimeError):
-    """The probe cannot time this server; the message says why."""
-
-
 class Attached:
     """What was attached to a scheduler, and can be taken off again."""
 
@@ -163,25 +159,29 @@ class Attached:
         return process
 
 
-def attach(scheduler: Any, directory: str, every_cycles: int) -> Attached:
-    """Attach the probe to a scheduler that has made its workers; raises when it cannot."""
+def attach(scheduler: Any, directory: str, every_cycles: int) -> Optional[Attached]:
+    """Say hello in a file, and attach the probe to a scheduler that has made its workers.
+
+    None: there is nothing to attach to, or nothing to time it by. Raises OSError.
+    """
     worker = getattr(scheduler, "draft_worker", None)
     found = find(scheduler, worker) if worker is not None else {}
-    clock = _clock(reading.device(scheduler))
+    device = reading.device(scheduler)
+    clock = _clock(device)
     rank, ranks = reading.rank(scheduler)
     descriptor, own_rank = writing.create(directory, rank, ranks)
     patched = hand_made(worker if worker is not None else scheduler, scheduler)
     prints = own_rank == 0 and not patched
+    hello = header(worker, None if clock is None else clock.name, found)
     writer = writing.Writer(
         descriptor,
-        {
-            **header(worker, clock.name, found),
-            "rank": own_rank,
-            "ranks": ranks,
-            "patched": patched,
-        },
+        {**hello, "rank": own_rank, "ranks": ranks, "patched": patched},
         Summary(every_cycles) if prints else None,
     )
+    if clock is None:
+        writer.error("clock", "there is none for the device %r" % device)
+    if clock is None or not found:
+        return None
     recorder = Recorder(clock, time.monotonic, writer, frozenset(found))
     attached = Attached(recorder, writer, time.monotonic)
     attached.install(found)
@@ -207,15 +207,15 @@ def find(scheduler: Any, worker: Any) -> Dict[str, hooks.Hook]:
     return found
 
 
-def _clock(device: str) -> DeviceClock:
+def _clock(device: str) -> Optional[DeviceClock]:
     if device == "cpu":
         return WallClock()
     if device == "cuda":
         return CudaClock(sys.modules["torch"].cuda, _EVENTS)
-    raise Unsupported("there is no clock for the device %r" % device)
+    return None
 
 
-def header(worker: Any, clock: str, found: Collection[str]) -> Dict[str, Any]:
+def header(worker: Any, clock: Optional[str], found: Collection[str]) -> Dict[str, Any]:
     """Return the handshake, but for the rank."""
     now = dt.datetime.now(dt.timezone.utc)
     return {

@@ -246,6 +246,27 @@ def test_where_nothing_is_drafted_nothing_is_missing(sglang: ModuleType) -> None
     assert attaching.header(stage, "cuda", {**found, "accepted": None})["missing"] == []
 
 
+@pytest.mark.parametrize(
+    ("device", "drafts", "clock"),
+    [("xpu:0", True, None), ("cpu", False, "wall"), ("xpu", False, None)],
+)
+def test_where_nothing_can_be_timed_the_file_says_so(
+    device: str, drafts: bool, clock: str | None, sglang: ModuleType, tmp_path: Path
+) -> None:
+    """On a device without a clock, and in a server without speculation, nothing is wrapped."""
+    bench = Bench(sglang, "EAGLEWorkerV2", tmp_path)
+    originals = [dict(vars(kind)) for kind in kinds(sglang)]
+    bench.scheduler.device = device
+    bench.scheduler.draft_worker = bench.worker if drafts else None
+    assert attaching.attach(bench.scheduler, str(tmp_path), 100) is None
+    assert [dict(vars(kind)) for kind in kinds(sglang)] == originals
+    found = cycles.decode((tmp_path / "cycles.0.jsonl").read_text())
+    assert found.armed is not None
+    assert found.armed.clock == clock
+    assert found.armed.missing == ()
+    assert [error.where for error in found.errors] == ([] if clock else ["clock"])
+
+
 def test_a_worker_without_phases(sglang: ModuleType, tmp_path: Path) -> None:
     """Nothing is timed, nothing breaks, and the handshake says why."""
     bench = Bench(sglang, "NGRAMWorker", tmp_path)

@@ -37,10 +37,15 @@ def test_the_reference_experiment_is_what_its_comments_say() -> None:
     assert len(mains) == 10 + 10 + 10 + 4
     assert len(found.launches) == len(mains) + 2 * 3
     by_variant = {launch.trials[0].configuration.variant: launch.server for launch in mains}
-    assert by_variant["default"].env == {"HF_HUB_OFFLINE": "1"}
+    everywhere = {
+        "HF_HUB_OFFLINE": "1",
+        "EAGLE3_PROFILE": "1",
+        "SGLANG_ENABLE_METRICS_DEVICE_TIMER": "1",
+    }
+    assert by_variant["default"].env == everywhere
     unset = {"NCCL_MIN_NCHANNELS", "NCCL_P2P_LEVEL", "NCCL_PROTO"}
     assert unset < set(by_variant["default"].unset)
-    assert by_variant["low-latency"].env == {"HF_HUB_OFFLINE": "1", "NCCL_PROTO": "LL"}
+    assert by_variant["low-latency"].env == {**everywhere, "NCCL_PROTO": "LL"}
     assert by_variant["tuned"].env["NCCL_P2P_LEVEL"] == "SYS"
     decode = by_variant["tuned-decode-attention"].argv
     assert decode[decode.index("--speculative-attention-mode") + 1] == "decode"
