@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Optional
+from typing import List, Optional, Sequence
 
 from .recording import FIELDS, Row
 
@@ -32,25 +32,30 @@ class Summary:
 
 
 def block(rows: List[Row]) -> Optional[str]:
-    """Return the block of some cycles; None when a phase or the accepted tokens are not known.
-
-    Tokens have the bonus in them. The accept length is per request and cycle, so that it is the
-    same at any concurrency.
-    """
+    """Return the block of some cycles; None when a phase or the accepted tokens are not known."""
     means = [_mean(rows, name) for _, name in _PHASES]
-    accepted = [row[_AT["accepted"]] for row in rows]
-    if any(mean is None for mean in means) or any(count is None for count in accepted):
+    known = [mean for mean in means if mean is not None]
+    accepted = [count for row in rows if (count := row[_AT["accepted"]]) is not None]
+    if len(known) < len(means) or len(accepted) < len(rows):
         return None
-    total = sum(mean or 0.0 for mean in means)
-    turns = sum(row[_AT["requests"]] or 0 for row in rows)
-    tokens = sum(count or 0 for count in accepted) + turns
-    lines = ["EAGLE3_PROF (%d cycles, %d tok, no sync)" % (len(rows), tokens)]
-    for (label, _), mean in zip(_PHASES, means):
-        share = 100 * (mean or 0.0) / total
-        lines.append("  %-17s%7.2f ms/cyc  (%5.1f%%)" % (label, 1000 * (mean or 0.0), share))
-    lines.append("  %-17s%7.2f ms/cyc" % ("TOTAL:", 1000 * total))
+    turns = round(sum(row[_AT["requests"]] or 0 for row in rows))
+    return text(len(rows), turns, round(sum(accepted)) + turns, known)
+
+
+def text(cycles: int, turns: int, tokens: int, phases_s: Sequence[float]) -> str:
+    """Return the block of `cycles` cycles that took `phases_s` each (draft, verify, extend, other).
+
+    `turns`: requests in each cycle, summed. Tokens have the bonus in them. The accept length is
+    tokens per turn, so that it is the same at any concurrency.
+    """
+    total_s = sum(phases_s)
+    lines = ["EAGLE3_PROF (%d cycles, %d tok, no sync)" % (cycles, tokens)]
+    for (label, _), phase_s in zip(_PHASES, phases_s):
+        share = 100 * phase_s / total_s
+        lines.append("  %-17s%7.2f ms/cyc  (%5.1f%%)" % (label, 1000 * phase_s, share))
+    lines.append("  %-17s%7.2f ms/cyc" % ("TOTAL:", 1000 * total_s))
     lines.append("  Accept len:  %8.2f" % (tokens / turns))
-    lines.append("  Eff tok/s:   %8.1f" % (tokens / (total * len(rows))))
+    lines.append("  Eff tok/s:   %8.1f" % (tokens / (total_s * cycles)))
     return "\n".join(lines)
 
 

@@ -7,6 +7,7 @@ import threading
 import time
 from typing import List, Sequence, Tuple
 
+from sweep.probe import summary
 from sweep.simulator.calibration import Phases
 
 _lock = threading.Lock()
@@ -76,17 +77,5 @@ def decode_line(
 
 def profile_block(cycles: int, tokens: int, mean: Phases) -> str:
     """Return the profiler's summary of `cycles` cycles that yielded `tokens` tokens."""
-    total = mean.total_ms
-    rows = (
-        ("Draft steps:", mean.draft_ms),
-        ("Target verify:", mean.verify_ms),
-        ("Draft re-extend:", mean.extend_ms),
-        ("Other overhead:", mean.other_ms),
-    )
-    lines = ["EAGLE3_PROF (%d cycles, %d tok, no sync)" % (cycles, tokens)]
-    for name, value in rows:
-        lines.append("  %-17s%7.2f ms/cyc  (%5.1f%%)" % (name, value, 100.0 * value / total))
-    lines.append("  TOTAL:           %7.2f ms/cyc" % total)
-    lines.append("  Accept len:  %8.2f" % (tokens / cycles))
-    lines.append("  Eff tok/s:   %8.1f" % (tokens / cycles / total * 1000.0))
-    return "\n".join(lines) + "\n"
+    phases_ms = (mean.draft_ms, mean.verify_ms, mean.extend_ms, mean.other_ms)
+    return summary.text(cycles, cycles, tokens, [ms / 1000.0 for ms in phases_ms]) + "\n"
