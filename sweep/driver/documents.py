@@ -41,7 +41,7 @@ def launch_document(
         argv=list(launch.server.argv),
         port_at=launch.server.port_at,
         env=dict(launch.server.env),
-        unset=list(launch.server.unset),
+        unset=sorted({*launch.server.unset, *experiment.axes.variables} - {*launch.server.env}),
         settings_at={name: list(item.path) for name, item in launch.server.settings.items()},
         cwd=None,
         gpus=None if node.gpus is None else list(node.gpus),

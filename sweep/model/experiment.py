@@ -60,6 +60,9 @@ class Variant:
     python: str | None = None
 
 
+_OF_THE_LOGIN = ("PATH", "HOME")
+
+
 @dataclass(frozen=True)
 class Axes:
     """What is varied. Empty axis: the engine's default, not swept."""
@@ -72,6 +75,17 @@ class Axes:
     variants: tuple[Variant, ...] = (Variant("default"),)
     together: tuple[tuple[str, ...], ...] = ()
     """Names of variants whose launches stay on one node, list by list."""
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """Environment variables that some variant sets or unsets.
+
+        A server has one only if the file gives it: what the node's login exports would otherwise
+        make variants alike that are to be compared. Search paths and homes are left to the login,
+        because programs need theirs.
+        """
+        names = {name for variant in self.variants for name in variant.env}
+        return frozenset(name for name in names if not name.endswith(_OF_THE_LOGIN))
 
 
 @dataclass(frozen=True)

@@ -190,8 +190,12 @@ class _Planner:
             excluded=self._excluded,
             merged=self._merged,
             asked=self._asked,
-            notes=(*self._notes, *unmatched, *placed),
+            notes=(*self._notes, *unmatched, *placed, *self._unset()),
         )
+
+    def _unset(self) -> list[str]:
+        names = ", ".join(sorted(self._experiment.axes.variables))
+        return [f"variants that do not set {names} have it unset"] if names else []
 
     def _placed(self) -> tuple[list[PlannedLaunch], list[str]]:
         """Return all launches, node by node, and what to tell of where they are."""

@@ -5,7 +5,8 @@ to the token. How it loads and fails is in the environment:
 
 FAKE_OPTIONS   JSON file of server.py's options: under "" those of every launch, under "n" those
                that the launch with draft length n has beside them (0: without a draft)
-FAKE_STARTS    file that gets a JSON line per start: pid, start time, nonce, draft length
+FAKE_STARTS    file that gets a JSON line per start: pid, start time, nonce, draft length, and
+               NCCL's variables
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ def note_start(steps: int) -> None:
         "start_ticks": int(stat.rpartition(")")[2].split()[19]),
         "nonce": os.environ["SWEEP_NONCE"],
         "steps": steps,
+        "nccl": {name: os.environ[name] for name in os.environ if name.startswith("NCCL_")},
     }
     print(f"fake llama-server starts: {start}", flush=True)
     with Path(os.environ["FAKE_STARTS"]).open("a", encoding="utf-8") as stream:

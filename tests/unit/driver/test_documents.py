@@ -1,0 +1,57 @@
+"""launch.json of a planned launch."""
+
+from __future__ import annotations
+
+from fakes.sweeps import SmallEngine, small_experiment
+
+from sweep.agent import wire
+from sweep.driver.documents import launch_document
+from sweep.model.experiment import Axes, EngineSpec, Experiment, Variant
+from sweep.spec.plan import make_plan
+
+
+def documents(experiment: Experiment) -> dict[str, wire.LaunchDoc]:
+    """Variant → the document of its first launch."""
+    engine = SmallEngine()
+    found: dict[str, wire.LaunchDoc] = {}
+    for launch in make_plan(experiment, engine).launches:
+        document = launch_document(
+            launch,
+            launch.trials,
+            experiment=experiment,
+            engine=engine,
+            node=experiment.nodes[0],
+            sweep_id="s",
+            attempt=1,
+            nonce="n",
+            owner=wire.Owner("me", "here", "s"),
+        )
+        found.setdefault(launch.trials[0].configuration.variant, document)
+    return found
+
+
+def test_what_one_variant_sets_is_unset_for_the_others() -> None:
+    """Whatever the login exports; what the engine's own section sets is set for all, and search
+    paths are the login's."""
+    variants = (
+        Variant("default"),
+        Variant("ll", env={"NCCL_PROTO": "LL", "LD_LIBRARY_PATH": "/opt/nccl"}),
+        Variant("few", env={"NCCL_MAX_NCHANNELS": "8", "NCCL_PROTO": ""}),
+        Variant("quiet", env={"NCCL_DEBUG": "WARN", "LANG": None}),
+    )
+    env = {"NCCL_DEBUG": "INFO"}
+    found = documents(
+        small_experiment(
+            axes=Axes(num_steps=(1,), variants=variants),
+            engine=EngineSpec("llama.cpp", "m.gguf", draft_model="d.gguf", env=env),
+        )
+    )
+    swept = ["LANG", "NCCL_MAX_NCHANNELS", "NCCL_PROTO"]
+    assert {name: document.unset for name, document in found.items()} == {
+        "default": swept,
+        "ll": ["LANG", "NCCL_MAX_NCHANNELS"],
+        "few": ["LANG"],
+        "quiet": swept,
+    }
+    assert found["few"].env["NCCL_PROTO"] == ""
+    assert found["default"].env["NCCL_DEBUG"] == "INFO"
