@@ -8,6 +8,13 @@ from pathlib import Path
 import pytest
 from fakes.launching import Bench
 from fakes.machine import Machine
+from hypothesis import HealthCheck, settings
+
+# How fast an example runs says something of the machine, not of the code.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 
 @pytest.fixture

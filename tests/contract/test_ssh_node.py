@@ -19,7 +19,7 @@ import pytest
 from fakes.background import Background
 from fakes.clock import FakeClock
 from faults.sshd import Sshd, make_key, wait_until
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweep.driver.clock import SystemClock
@@ -71,7 +71,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshNode]:
 # -- words and files ---------------------------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25)
 @given(
     words=st.lists(
         st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30)

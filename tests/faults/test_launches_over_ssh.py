@@ -18,7 +18,7 @@ from fakes.launching import document
 from fakes.machine import Machine, workload
 from faults.remote import node_behind_ssh, remote_node
 from faults.sshd import Sshd
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweep.agent import wire
@@ -100,7 +100,7 @@ def encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8)
 @given(
     words=st.lists(WORDS, max_size=30),
     env=st.dictionaries(NAMES, WORDS, max_size=20),

@@ -482,14 +482,14 @@ _TOP = st.sampled_from(
 
 
 @given(st.text(max_size=200) | st.text("{}[]:,-&*!|>'\"%@` \n\t#?<~ab1", max_size=60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_text_loads_or_is_a_spec_error(text: str) -> None:
     """Nothing that a file holds may end in another exception."""
     problems_of(text)
 
 
 @given(st.dictionaries(_TOP, _VALUES, max_size=6), st.text(max_size=20))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_tree_loads_or_is_a_spec_error(tree: dict[str, Any], override: str) -> None:
     """Values of any type at any key are problems, never another exception."""
     text = yaml.safe_dump(tree, allow_unicode=True)
@@ -498,7 +498,6 @@ def test_any_tree_loads_or_is_a_spec_error(tree: dict[str, Any], override: str) 
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30))
-@settings(deadline=None)
 def test_quoted_environment_values_arrive_exactly(value: str) -> None:
     """Whatever a value holds, it reaches the server unchanged."""
     env = yaml.safe_dump({"V": value}, default_style='"', allow_unicode=False)

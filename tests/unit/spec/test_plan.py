@@ -243,7 +243,7 @@ def commented(text: str, chance: random.Random) -> str:
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_key_order_and_comments_do_not_change_identities(seed: int) -> None:
     """T37: a file that says the same plans the same launches and trials, in the same order."""
     chance = random.Random(seed)
@@ -391,7 +391,7 @@ def test_without_a_baseline_nothing_is_added_to_a_node() -> None:
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=8), st.integers(1, 4), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_an_arm_that_is_appended_moves_no_other(
     sizes: list[int], nodes: int, data: st.DataObject
 ) -> None:
@@ -436,7 +436,7 @@ def _framed(launches: list[PlannedLaunch]) -> bool:
 
 
 @given(_OVERRIDES, st.booleans())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_every_configuration_asked_is_accounted_for(
     axes: dict[str, set[int] | None], with_sets: bool
 ) -> None:
