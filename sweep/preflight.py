@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 import secrets
@@ -112,8 +113,7 @@ def inspect(
             "env": dict(experiment.engine.env),
             **asdict(engine.installation(experiment)),
         }
-        answer = _ask(node, agent_python(spec), home, asked)
-        ahead_s = answer["machine"]["utc_s"] - dt.datetime.fromisoformat(clock.utc()).timestamp()
+        answer, ahead_s = _ask(node, agent_python(spec), home, asked, clock)
         reached = node.reached
     except NodeError as why:
         raise UnusableError(
@@ -124,17 +124,24 @@ def inspect(
     return Facts(spec, answer, paths, home, gpus, reached, None if here else ahead_s)
 
 
-def _ask(node: Node, python: str, home: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+def _ask(
+    node: Node, python: str, home: str, asked: Mapping[str, Any], clock: Clock
+) -> tuple[dict[str, Any], float]:
+    """Return what the agent answers, and how far its time of day is ahead of ours [s]."""
     name, archive = agent_archive()
     directory = f"{home}/preflight-{secrets.token_hex(4)}"
     path = f"{directory}/{name}"
+    node.put(path, archive)
     try:
-        node.put(path, archive)
         node.put(f"{directory}/asked.json", json.dumps(asked).encode())
         argv = [python, "-I", path, "inspect", f"{directory}/asked.json"]
         ended = node.run(argv, timeout_s=_INSPECT_TIMEOUT_S)
-    finally:
-        node.remove_tree(directory)
+        now_s = dt.datetime.fromisoformat(clock.utc()).timestamp()
+    except NodeError:
+        with contextlib.suppress(NodeError):  # what failed first is what is to be told
+            node.remove_tree(directory)
+        raise
+    node.remove_tree(directory)
     try:
         answer: dict[str, Any] = json.loads(ended.stdout)
     except ValueError:
@@ -145,7 +152,7 @@ def _ask(node: Node, python: str, home: str, asked: Mapping[str, Any]) -> dict[s
         ) from None
     if "error" in answer:
         raise NodeError(f"{node.name}: the agent cannot inspect the node: {answer['error']}")
-    return answer
+    return answer, answer["machine"]["utc_s"] - now_s
 
 
 def _asked_gpus(spec: NodeSpec, answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:

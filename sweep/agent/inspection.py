@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import threading
+import time
 from dataclasses import asdict
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -67,29 +68,32 @@ def _environment(env: Dict[str, Optional[str]]) -> Environment:
     return {name: value for name, value in merged.items() if value is not None}
 
 
-def _at_once(groups: Dict[str, Callable[[], Any]]) -> Tuple[Dict[str, Any], Dict[str, str]]:
+def _at_once(
+    groups: Dict[str, Callable[[], Any]], limit_s: float = _GROUP_TIMEOUT_S
+) -> Tuple[Dict[str, Any], Dict[str, str]]:
     """Ask every group in a thread of its own: a disk that hangs must not hide the rest. Return
-    what they said, and why the others said nothing."""
+    what they said, and why the others said nothing. The version command has its own limit."""
     found: Dict[str, Any] = {}
     unknown: Dict[str, str] = {}
 
     def ask(name: str, group: Callable[[], Any]) -> None:
         try:
             found[name] = group()
-        except (OSError, ValueError) as problem:
-            unknown[name] = str(problem)
+        except Exception as problem:  # noqa: BLE001 - nor must a file that nobody foresaw
+            unknown[name] = str(problem) or type(problem).__name__
 
     threads = {
         name: threading.Thread(target=ask, args=(name, group), daemon=True)
         for name, group in groups.items()
     }
+    began_s = time.monotonic()
     for thread in threads.values():
         thread.start()
     for name, thread in threads.items():
-        limit_s = _VERSION_TIMEOUT_S + 1 if name == "version" else _GROUP_TIMEOUT_S
-        thread.join(limit_s)
+        allowed_s = _VERSION_TIMEOUT_S + 1 if name == "version" else limit_s
+        thread.join(max(0.0, began_s + allowed_s - time.monotonic()))
         if thread.is_alive():
-            unknown[name] = "no answer within %g s" % limit_s
+            unknown[name] = "no answer within %g s" % allowed_s
     return {name: None if name in unknown else found[name] for name in groups}, unknown
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sweep.check.facts import Facts
-from sweep.check.line import CheckLine, ok, warning
+from sweep.check.line import CheckLine, error, ok, warning
 from sweep.check.wording import minutes
 from sweep.ports import Reached
 
+_OLDEST_PYTHON = (3, 9)
 _CLOCK_S = 60.0
 """More than this, and a time of day in a log misleads."""
 
@@ -20,9 +21,17 @@ def lines(facts: Facts) -> Iterator[CheckLine]:
         yield ok("node", f"this machine, {answer['host']}, as {answer['user']}")
     else:
         yield from _connection(facts.reached, answer["host"])
-    yield ok("Python", f"{answer['machine']['python']} runs the agent")
+    yield _python(answer["machine"]["python"])
     yield from _clock(facts.clock_ahead_s)
     yield from _session(facts)
+
+
+def _python(version: str) -> CheckLine:
+    if tuple(map(int, version.split(".")[:2])) < _OLDEST_PYTHON:
+        return error(
+            "Python", f"`python3` is {version}, the agent needs 3.9", "install a newer one"
+        )
+    return ok("Python", f"{version} runs the agent")
 
 
 def _connection(reached: Reached, host: str) -> Iterator[CheckLine]:

@@ -30,7 +30,8 @@ def lines(facts: Facts, installation: Installation) -> Iterator[CheckLine]:
     if installation.package is None:
         return
     for python, package in (facts.answer["packages"] or {}).items():
-        yield from _package(installation.package, python, package)
+        if package["error"] is None or _runs(facts):
+            yield from _package(installation.package, python, package)
     yield from _compilers(facts)
     yield from _caches(facts)
 
@@ -50,6 +51,12 @@ def _version(facts: Facts) -> Iterator[CheckLine]:
         yield ok("engine", version["line"])
     else:
         yield warning("engine", "its version command says nothing: results carry no version")
+
+
+def _runs(facts: Facts) -> bool:
+    """Whether the version command worked: if not, its line says what a missing package would."""
+    version = facts.answer["version"]
+    return version is None or version["returncode"] == 0
 
 
 def _package(name: str, python: str, package: Mapping[str, Any]) -> Iterator[CheckLine]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sweep.check.line import CheckLine, ok, warning
-from sweep.check.wording import counted, some
+from sweep.check.wording import counted, minutes, some
 from sweep.spec.describe import PlanSummary
 
 
 def lines(summary: PlanSummary) -> Iterator[CheckLine]:
     """Yield what is to be said of the plan: counts, what is not launched and why, adjustments."""
-    yield ok("plan", summary.headline)
+    yield ok("plan", f"{summary.headline}, {_expected(summary)}")
     by_reason: dict[str, list[str]] = {}
     for row in summary.skipped:
         by_reason.setdefault(row.reason, []).append(row.label)
@@ -22,3 +22,9 @@ def lines(summary: PlanSummary) -> Iterator[CheckLine]:
         )
     for note in summary.notes:
         yield ok("plan", note)
+
+
+def _expected(summary: PlanSummary) -> str:
+    expected = summary.estimate
+    least = "at least" if expected.is_lower_bound else "about"
+    return f"{least} {minutes(expected.seconds)}: {expected.basis}"

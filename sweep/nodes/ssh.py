@@ -212,12 +212,16 @@ class SshNode:
         if self._closed.is_set():
             return NodeError(f"{self.name}: cannot {what}: the connection was closed")
         waited = f" for {waited_s:.0f} s" if waited_s >= 1 else ""
-        ignored = f"; without effect here: {'; '.join(self.not_honoured)}"
+        hint = (
+            "what was launched on the node goes on by itself; once the node can be reached, "
+            "`sweep resume` attaches to it"
+        )
+        if self._reached is None:
+            ignored = "; ".join(self.not_honoured)
+            without = f", and note what has no effect here: {ignored}" if ignored else ""
+            hint = f"see whether `ssh {self.name} true` reaches it{without}; {hint}"
         return NodeUnreachableError(
-            f"{self.name}: cannot {what}: no connection{waited}: {cause}"
-            + (ignored if self.not_honoured and self._reached is None else ""),
-            hint="what was launched on the node goes on by itself; once the node can be reached, "
-            "`sweep resume` attaches to it",
+            f"{self.name}: cannot {what}: no connection{waited}: {cause}", hint=hint
         )
 
     # -- files and commands --------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import getpass
 import os
 import socket
 import stat
@@ -547,6 +548,20 @@ def test_a_node_that_stays_away_is_given_up_after_the_patience(server: Sshd) -> 
     assert "refused" in caught.value.message
     assert "goes on by itself" in str(caught.value.hint)
     node.close()
+
+
+def test_how_it_was_reached_is_told(server: Sshd) -> None:
+    """Nothing before the first connection; then user, place, time and the key that is known."""
+    config = server.section("node", "User " + getpass.getuser(), "Ciphers aes128-ctr")
+    with connected(server.files(config)) as node:
+        assert node.reached is None
+        node.read(BOOT_ID)
+        reached = node.reached
+    assert reached is not None
+    assert (reached.user, reached.address) == (getpass.getuser(), f"127.0.0.1:{server.port}")
+    assert reached.host_key == f"ssh-ed25519 {server.fingerprint(server.host_key)}"
+    assert 0 < reached.seconds < 10
+    assert (reached.through, reached.not_honoured) == ((), ("node: ciphers aes128-ctr",))
 
 
 def test_a_name_that_does_not_exist_is_an_error(server: Sshd) -> None:

@@ -104,6 +104,17 @@ def test_a_node_that_refuses_is_unusable_before_start(method: str) -> None:
     assert raised.value.exit_code == 3
 
 
+def test_what_failed_first_is_what_is_told() -> None:
+    """Cleaning up fails as well on a node that has gone; nothing is cleaned where nothing is."""
+    node = answering()
+    node.broken = {"run", "remove_tree"}
+    with pytest.raises(UnusableError, match="run failed"):
+        inspect(node, NodeSpec(), EXPERIMENT, FakeEngine(), FakeClock())
+    node.broken = {"put", "remove_tree"}
+    with pytest.raises(UnusableError, match="put failed"):
+        inspect(node, NodeSpec(), EXPERIMENT, FakeEngine(), FakeClock())
+
+
 def test_a_python_that_is_too_old_is_said() -> None:
     """Its own complaint, and what is needed."""
     node = FakeNode(FakeClock())

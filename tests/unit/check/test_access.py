@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fakes.facts import REACHED, facts
+from fakes.facts import REACHED, facts, machine
 
 from sweep.check import access
 from sweep.check.line import CheckLine, Level
@@ -44,9 +44,13 @@ def test_this_machine() -> None:
 
 
 def test_the_agents_python() -> None:
-    """The version that answered."""
+    """The version that answered, unless launches need a newer one."""
     (line,) = lines("Python")
-    assert line.finding == "3.11.2 runs the agent"
+    assert (line.level, line.finding) == (Level.OK, "3.11.2 runs the agent")
+    (line,) = lines("Python", machine=machine(python="3.10.0"))
+    assert line.level is Level.OK
+    (line,) = lines("Python", machine=machine(python="3.8.18"))
+    assert (line.level, line.finding) == (Level.ERROR, "`python3` is 3.8.18, the agent needs 3.9")
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,17 @@ def test_a_package_that_is_not_there_is_an_error() -> None:
     assert line.remedy == "install sglang there, or correct engine.python"
 
 
+def test_one_cause_is_told_once() -> None:
+    """Without the package its version command fails as well."""
+    version = {"returncode": 1, "line": "No module named sglang", "error": None}
+    packages = {"p": {"error": "p has no package sglang"}, "q": package(changed=["a"], state="b")}
+    found = lines(PACKAGE, packages=packages, version=version)
+    assert [line.level for line in found if line.subject == "engine"] == [
+        Level.ERROR,
+        Level.WARNING,
+    ]
+
+
 def of(subject: str, *found: dict[str, Any], **changes: Any) -> list[CheckLine]:
     """The lines about one subject for an engine that is a package."""
     return [line for line in lines(PACKAGE, *found, **changes) if line.subject == subject]

@@ -21,7 +21,7 @@ def test_a_plan_without_a_flaw() -> None:
     """Its counts."""
     (line,) = planning.lines(summary(small_plan(small_experiment())))
     assert (line.level, line.subject) == (Level.OK, "plan")
-    assert "4 launches, 8 trials" in line.finding
+    assert line.finding.endswith("4 launches, 8 trials, at least 1 s: x")
 
 
 def test_what_is_not_launched_is_told_by_reason() -> None:

@@ -1,0 +1,45 @@
+"""The verb inspect from the agent's archive, by old and new Pythons."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from fakes.launching import Bench
+from fakes.model_files import DRAFTER, TARGET, write_hub, write_model
+from fakes.running import python_3_9
+
+
+@pytest.mark.parametrize("python", [sys.executable, python_3_9()])
+def test_every_group_is_told(tmp_path: Path, python: str | None) -> None:
+    """Models by path and by name, a package in another Python, the server's own environment."""
+    if python is None:
+        pytest.skip("there is no Python 3.9")
+    bench = Bench(tmp_path, python)
+    target = str(write_model(tmp_path / "target", TARGET))
+    write_hub(tmp_path / "hub", "org/draft", DRAFTER)
+    facts = bench.inspect(
+        {
+            "workdir": str(tmp_path),
+            "paths": [target],
+            "models": [target, "org/draft", "org/absent"],
+            "from_hub": True,
+            "package": "pytest",
+            "pythons": [sys.executable],
+            "env": {"HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1", "HF_HOME": None},
+            "version_argv": ["sh", "-c", "echo v1"],
+        }
+    )
+    assert facts["unknown"] == {}
+    models = facts["models"]
+    assert [model["kind"] for model in models.values()] == ["directory", "hub", "hub"]
+    assert [model["problems"] for model in models.values()] == [[], [], []]
+    assert models["org/draft"]["config"]["layers"] == [1, 3, 6]
+    assert (models["org/absent"]["path"], models["org/absent"]["offline"]) == (None, True)
+    assert facts["packages"][sys.executable]["version"] == pytest.__version__
+    assert facts["storage"]["path"] == models[target]["largest"]
+    assert facts["storage"]["bytes_per_s"] is None
+    assert facts["version"]["line"] == "v1"
+    assert len(facts["caches"]) == 5
+    assert facts["machine"]["port_error"] is None
