@@ -56,7 +56,7 @@ from sweep.store.directory import (
     find_sweeps,
     new_sweep_id,
 )
-from sweep.store.sweep_db import AttemptRow, NodeRow, PlanChange, RunRow, SweepDb
+from sweep.store.sweep_db import NodeRow, PlanChange, RunRow, SweepDb
 
 _FOLLOW_S = 0.2
 _COMMAND_TIMEOUT_S = 30.0
@@ -446,63 +446,3 @@ def signal_driver(pid: int) -> None:
     """Ask a driver to stop its sweep gracefully; one that has just ended needs no asking."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
-
-
-def cancel(directory: Path, environment: Mapping[str, str]) -> int | None:
-    """Stop a sweep. With a living driver: ask it, and return its pid to follow. Without: stop
-    on the node itself what still runs, and return None."""
-    database = SweepDb.open(directory)
-    try:
-        runs, attempts = database.runs(), database.attempts()
-    finally:
-        database.close()
-    if runs and views.driver_lives(runs[-1]):
-        signal_driver(runs[-1].pid)
-        return runs[-1].pid
-    lock = SweepLock.take(directory)
-    try:
-        _stop_what_runs(directory, lock, attempts, environment)
-    finally:
-        lock.release()
-    return None
-
-
-def _stop_what_runs(
-    directory: Path,
-    lock: SweepLock,
-    attempts: Sequence[AttemptRow],
-    environment: Mapping[str, str],
-) -> None:
-    if not any(row.state is LaunchState.RUNNING for row in attempts):
-        return
-    from sweep.driver.process import stop_what_runs  # noqa: PLC0415 - scipy takes half a second
-
-    stop_what_runs(directory, lock, environment)
-
-
-# -- what is on nodes ----------------------------------------------------------------------------
-
-
-def clean(directory: Path, environment: Mapping[str, str]) -> list[str]:
-    """Stop and remove what a sweep left on its nodes; return the removed directories."""
-    lock = SweepLock.take(directory)
-    try:
-        database = SweepDb.open(directory)
-        try:
-            attempts, experiment = database.attempts(), database.experiment()
-        finally:
-            database.close()
-        _stop_what_runs(directory, lock, attempts, environment)
-        removed = []
-        for spec in experiment.nodes:
-            factory = node_factory(spec, environment, SystemClock())
-            node = factory()
-            ours = {row.directory for row in attempts if row.node == spec.name}
-            for path in sorted({str(Path(directory).parent.parent) for directory in ours}):
-                if node.run(["test", "-e", path], timeout_s=_COMMAND_TIMEOUT_S).returncode == 0:
-                    node.remove_tree(path)
-                    removed.append(f"{spec.name}:{path}" if spec.host else path)
-            node.close()
-        return removed
-    finally:
-        lock.release()

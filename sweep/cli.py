@@ -315,16 +315,18 @@ def logs(sweep: str | None, results: str | None, launch: str | None, *, follow: 
 @click.pass_context
 def cancel(context: click.Context, sweep: str | None, results: str | None) -> None:
     """Stop a sweep: its servers are stopped, its nodes proven clean, what was measured is kept."""
-    from sweep import app, views  # noqa: PLC0415
+    from sweep import app, leftovers, views  # noqa: PLC0415
     from sweep.report import live  # noqa: PLC0415
 
     found = views.find(_directory(results), sweep)
-    pid = app.cancel(found.directory, os.environ)
+    pid = leftovers.cancel(found.directory, os.environ)
     if pid is not None:
         with live.view() as shown:
             app.follow(found.directory, pid, shown.show)
     progress = views.progress(found.directory)
     click.echo(f"{found.sweep_id}: driver {progress.driver}")
+    if progress.now and progress.note:
+        click.echo(f"note: {progress.note}", err=True)
     context.exit(0 if not progress.now else 1)
 
 
@@ -333,13 +335,17 @@ def cancel(context: click.Context, sweep: str | None, results: str | None) -> No
 @_results
 def clean(sweep: str | None, results: str | None) -> None:
     """Remove what a sweep left on its nodes; its results stay."""
-    from sweep import app, views  # noqa: PLC0415
+    from sweep import leftovers, views  # noqa: PLC0415
 
     found = views.find(_directory(results), sweep)
-    removed = app.clean(found.directory, os.environ)
-    for path in removed:
+    cleaned = leftovers.clean(found.directory, os.environ)
+    for path in cleaned.removed:
         click.echo(f"removed {path}")
-    if not removed:
+    if cleaned.problems:
+        raise SweepError(
+            "; ".join(cleaned.problems), hint="run `sweep clean` again once it answers"
+        )
+    if not cleaned.removed:
         click.echo(f"{found.sweep_id} left nothing")
 
 

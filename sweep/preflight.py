@@ -7,7 +7,6 @@ import datetime as dt
 import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,7 +15,7 @@ from sweep.check.line import CheckLine, Group, Level, error, of_level
 from sweep.check.node import check_node, together
 from sweep.model.errors import NodeError, SweepError, UnusableError
 from sweep.model.experiment import Experiment, NodeSpec
-from sweep.nodes.access import agent_python
+from sweep.nodes.access import agent_python, on_each
 from sweep.nodes.archive import agent_archive
 from sweep.ports import Clock, Engine, Node
 
@@ -47,19 +46,16 @@ def ask_all(
 
     `factories` are by node name.
     """
+    specs = {spec.name: spec for spec in experiment.nodes}
 
-    def ask(spec: NodeSpec) -> Facts | Silent:
-        try:
-            node = factories[spec.name]()
-            try:
-                return inspect(node, spec, experiment, engine, clock)
-            finally:
-                node.close()
-        except SweepError as why:
-            return Silent(spec.name, why)
+    def ask(name: str, node: Node) -> Facts:
+        return inspect(node, specs[name], experiment, engine, clock)
 
-    with ThreadPoolExecutor(len(experiment.nodes), thread_name_prefix="inspect") as pool:
-        return tuple(pool.map(ask, experiment.nodes))
+    found = on_each({name: factories[name] for name in specs}, ask)
+    return tuple(
+        Silent(name, each) if isinstance(each, SweepError) else each
+        for name, each in found.items()
+    )
 
 
 def require_answers(asked: Sequence[Facts | Silent]) -> tuple[Facts, ...]:

@@ -13,11 +13,11 @@ from sweep.agent import procs, wire
 from sweep.driver.clock import SystemClock
 from sweep.engines import engine_of
 from sweep.model.errors import UsageError
+from sweep.model.experiment import NodeSpec
 from sweep.model.record import SweepRecord
 from sweep.model.states import LaunchState
 from sweep.nodes.access import node_factory
 from sweep.nodes.local import LocalNode
-from sweep.ports import Node
 from sweep.report.progress import Progress, read_progress
 from sweep.store.directory import FoundSweep, choose_sweep, find_sweeps
 from sweep.store.read import read_sweep
@@ -172,7 +172,9 @@ def server_log(
     """Yield the server's log of the latest attempt (of the launch whose id begins so); with
     `follow`, go on until that attempt has ended."""
     row, offset = _latest_attempt(directory, launch, None), 0
-    local, node = LocalNode(environment), _node_of(directory, row.node, environment)
+    spec, clock = NodeSpec.named(row.node), SystemClock()
+    node = node_factory(spec, environment, clock)()
+    local = LocalNode(environment)
     while True:
         path = f"{row.fetched or row.directory}/{wire.LOG_FILE}"
         where = local if row.fetched else node
@@ -183,16 +185,6 @@ def server_log(
             return
         time.sleep(_FOLLOW_S)
         row = _latest_attempt(directory, row.launch_id, row.attempt)
-
-
-def _node_of(directory: Path, name: str, environment: Mapping[str, str]) -> Node:
-    database = SweepDb.open(directory)
-    try:
-        nodes = {node.name: node for node in database.experiment().nodes}
-    finally:
-        database.close()
-    clock = SystemClock()
-    return node_factory(nodes[name], environment, clock)()
 
 
 def _latest_attempt(directory: Path, launch: str | None, attempt: int | None) -> AttemptRow:

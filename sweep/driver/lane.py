@@ -101,14 +101,29 @@ LaneEvent = Attached | Unanswered | Lines | Ended
 
 
 class Lane:
-    """The loop of one node. Methods other than `run` may be called from other threads."""
+    """The loop of one node, which is made when it is first needed: what goes wrong with that is
+    told by whatever needed it. Methods other than `run` may be called from other threads."""
 
-    def __init__(self, node: Node, clock: Clock) -> None:
-        self._node = node
+    def __init__(self, factory: Callable[[], Node], clock: Clock) -> None:
+        self._factory = factory
         self._clock = clock
+        self._making = threading.Lock()
+        self._made: Node | None = None
         self._cancelled = threading.Event()
         self._cancelled_s = 0.0
         self._released = threading.Event()
+
+    def _node(self) -> Node:
+        with self._making:
+            if self._made is None:
+                self._made = self._factory()
+            return self._made
+
+    def close(self) -> None:
+        """Let go of the node."""
+        with self._making:
+            if self._made is not None:
+                self._made.close()
 
     def cancel(self) -> None:
         """Stop the launch that runs: its server is stopped and the node proven clean."""
@@ -124,7 +139,8 @@ class Lane:
         """Attach to an attempt, or start it, and yield what it records until it has ended.
 
         Raises NodeUnreachableError once the node was silent for PATIENCE_S, or for
-        STOP_PATIENCE_S after a stop: what runs there goes on.
+        STOP_PATIENCE_S after a stop or when there is nothing to do but stop: what runs there
+        goes on. Released, it ends without a word.
         """
         offsets = {
             name: task.offsets.get(name, 0) for name in (wire.EVENTS_FILE, wire.REQUESTS_FILE)
@@ -141,13 +157,13 @@ class Lane:
                     yield Unanswered(error.message)
                 if self._released.is_set():
                     return
-                self._bear(error, silent_s)
+                self._bear(error, silent_s, STOP_PATIENCE_S if task.stop_at_once else PATIENCE_S)
             else:
                 return
 
     def _follow(self, task: LaunchTask, offsets: dict[str, int]) -> Iterator[LaneEvent]:
         """Yield what comes as long as the node answers; `offsets` move with it."""
-        attempt = _Attempt(self._node, task)
+        attempt = _Attempt(self._node(), task)
         if not task.stop_at_once and not self._cancelled.is_set():
             yield Attached(attempt.attach_or_start())
         stopped: _Stopped | None = None
@@ -165,17 +181,17 @@ class Lane:
                 return
             self._clock.sleep(_POLL_S)
 
-    def _bear(self, error: NodeUnreachableError, silent_s: float) -> None:
+    def _bear(self, error: NodeUnreachableError, silent_s: float, patience_s: float) -> None:
         """Return to try the node again; raise when it was silent for too long."""
         now_s = self._clock.monotonic_s()
         if self._cancelled.is_set() and now_s - self._cancelled_s >= STOP_PATIENCE_S:
             raise NodeUnreachableError(
-                f"{self._node.name} did not answer for {STOP_PATIENCE_S:g} s after the stop: "
+                f"{self._node().name} did not answer for {STOP_PATIENCE_S:g} s after the stop: "
                 f"{error.message}",
                 hint="what was launched there goes on and ends by itself; once the node answers, "
                 "`sweep cancel` stops it and `sweep resume` goes on with it",
             ) from error
-        if now_s - silent_s >= PATIENCE_S:
+        if now_s - silent_s >= patience_s:
             raise error
         self._clock.sleep(_RETRY_S)
 
@@ -217,12 +233,13 @@ class Lane:
                 self._fetch(directory, target, keep=keep)
             except NodeUnreachableError as error:
                 silent_s = self._clock.monotonic_s() if silent_s is None else silent_s
-                self._bear(error, silent_s)
+                self._bear(error, silent_s, PATIENCE_S)
             else:
                 return
 
     def _fetch(self, directory: str, target: str, *, keep: bool) -> None:
-        text = self._node.read(f"{directory}/{wire.OUTCOME_FILE}")
+        node = self._node()
+        text = node.read(f"{directory}/{wire.OUTCOME_FILE}")
         if text is None:
             for name in _KNOWN_FILES:
                 self._fetch_if_there(directory, name, target)
@@ -235,20 +252,20 @@ class Lane:
             goal = Path(target) / name
             if goal.exists() and _sha256(goal) == proof.sha256:
                 continue  # fetched before the node fell silent
-            self._node.fetch(f"{directory}/{name}", str(goal))
+            node.fetch(f"{directory}/{name}", str(goal))
             if _sha256(goal) != proof.sha256:
                 raise NodeError(
-                    f"{self._node.name}: {directory}/{name} does not have the hash its agent wrote",
+                    f"{node.name}: {directory}/{name} does not have the hash its agent wrote",
                     hint="the directory stays on the node; check its disk",
                 )
-        self._node.fetch(f"{directory}/{wire.OUTCOME_FILE}", str(Path(target) / wire.OUTCOME_FILE))
+        node.fetch(f"{directory}/{wire.OUTCOME_FILE}", str(Path(target) / wire.OUTCOME_FILE))
         if not keep:
-            self._node.remove_tree(directory)
+            node.remove_tree(directory)
 
     def _fetch_if_there(self, directory: str, name: str, target: str) -> bool:
-        if self._node.read(f"{directory}/{name}", 0, 1) is None:
+        if self._node().read(f"{directory}/{name}", 0, 1) is None:
             return False
-        self._node.fetch(f"{directory}/{name}", str(Path(target) / name))
+        self._node().fetch(f"{directory}/{name}", str(Path(target) / name))
         return True
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import traceback
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sweep.driver.lane import LaneEvent, LaunchTask
+from sweep.driver.lane import Lane, LaneEvent, LaunchTask
+from sweep.model.errors import SweepError
 
 
 @dataclass(frozen=True)
@@ -69,3 +71,23 @@ class Lanes(Protocol):
     def close(self) -> None:
         """End the lanes. Launches that still run on nodes go on there."""
         ...
+
+
+def guarded(lane: Lane, task: LaunchTask) -> Iterator[LaneEvent | LaneFailed]:
+    """Yield what a lane reads; what goes wrong is the last event."""
+    try:
+        yield from lane.run(task)
+    except SweepError as error:
+        yield LaneFailed(error.message, error.hint)
+    except Exception as error:  # noqa: BLE001 - else the driver takes it for a dead lane
+        text = "".join(traceback.format_exception(error))
+        yield LaneFailed(f"internal error in the lane: {text}", None)
+
+
+def fetched(lane: Lane, task: FetchTask) -> Fetched:
+    """Fetch an ended attempt's files, and say how that went."""
+    try:
+        lane.fetch(task.directory, task.target, keep=task.keep)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the record stands without the files
+        return Fetched(task, str(error) or type(error).__name__)
+    return Fetched(task, None)

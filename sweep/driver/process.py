@@ -7,20 +7,20 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from types import FrameType
 
 from sweep.agent import procs, wire
 from sweep.driver.clock import SystemClock
-from sweep.driver.inline_lanes import InlineLanes
 from sweep.driver.lanes import Lanes
 from sweep.driver.ray_files import remove_abandoned
-from sweep.driver.sweep_run import RunResult, RunSetup, SweepRun
+from sweep.driver.sweep_run import RunResult, RunSetup, SweepRun, nodes_of
+from sweep.driver.thread_lanes import ThreadLanes
 from sweep.engines import engine_of
-from sweep.model.errors import NodeError, StoreError, SweepError
-from sweep.model.experiment import Experiment
-from sweep.nodes.access import agent_python, node_factory
+from sweep.model.errors import StoreError, SweepError
+from sweep.model.experiment import NodeSpec
+from sweep.nodes.access import agent_python, node_factory, on_each
 from sweep.nodes.archive import agent_archive
 from sweep.ports import Clock, Node
 from sweep.store.directory import DRIVER_LOG, LAUNCHES_DIR, SweepLock
@@ -67,14 +67,11 @@ def drive(
 
 
 def stop_what_runs(directory: Path, lock: SweepLock, environment: Mapping[str, str]) -> int:
-    """Stop, on its node, what a dead driver's sweep still runs; record it as interrupted."""
-
-    def lanes(factories: Mapping[str, Callable[[], Node]], clock: Clock) -> Lanes:
-        return InlineLanes({name: factory() for name, factory in factories.items()}, clock)
-
+    """Stop, on its nodes, what a dead driver's sweep still runs; record it as interrupted. A node
+    that does not answer soon keeps nobody from stopping the others."""
     remove_abandoned()
     run = Drive(directory, lock, environment, keep_going=False)
-    return run.to_end(lanes, lambda: "cancel", report=False)
+    return run.to_end(ThreadLanes, lambda: "cancel", report=False)
 
 
 class Drive:
@@ -133,15 +130,15 @@ class Drive:
         stop_requested: Callable[[], str | None],
     ) -> RunResult:
         experiment = self._database.experiment()
+        nodes = nodes_of(self._database)
         factories = {
-            node.name: node_factory(node, self._environment, self._clock)
-            for node in experiment.nodes
+            node.name: node_factory(node, self._environment, self._clock) for node in nodes
         }
         self._database.set_stage(self._run, "starting the lanes")
         lanes = make_lanes(factories, self._clock)
         try:
             self._database.set_stage(self._run, "running")
-            setup = self._setup(experiment)
+            setup = self._setup(nodes)
             result = SweepRun(
                 database=self._database,
                 lanes=lanes,
@@ -153,38 +150,47 @@ class Drive:
         finally:
             lanes.close()
         if not experiment.keep:
-            self._tidy(experiment, setup.workdirs)
+            self._tidy(nodes)
         return result
 
-    def _tidy(self, experiment: Experiment, workdirs: Mapping[str, str]) -> None:
-        """Remove the sweep's directory from nodes that hold nothing more of it; a node that does
+    def _tidy(self, nodes: Sequence[NodeSpec]) -> None:
+        """Remove the sweep's directories from nodes that hold nothing more of it; a node that does
         not answer keeps nobody waiting for the report."""
         attempts = self._database.attempts()
-        for spec in experiment.nodes:
+        directories: dict[str, set[str]] = {}
+        for spec in nodes:
             rows = [row for row in attempts if row.node == spec.name]
-            if all(row.outcome is not None and row.fetched is not None for row in rows):
-                node = node_factory(spec, self._environment, self._clock)()
-                try:
-                    node.remove_tree(workdirs[spec.name])
-                except NodeError as error:  # nothing is lost; `clean` can do it later
-                    print(f"{self._clock.utc()} {error.message}", file=sys.stderr)
-                finally:
-                    node.close()
+            if rows and all(row.outcome is not None and row.fetched is not None for row in rows):
+                parents = {str(PurePosixPath(row.directory).parent.parent) for row in rows}
+                directories[spec.name] = parents
 
-    def _setup(self, experiment: Experiment) -> RunSetup:
+        def remove(name: str, node: Node) -> None:
+            for path in directories[name]:
+                node.remove_tree(path)
+
+        factories = {
+            spec.name: node_factory(spec, self._environment, self._clock)
+            for spec in nodes
+            if spec.name in directories
+        }
+        for failed in on_each(factories, remove).values():
+            if failed is not None:  # nothing is lost; `clean` can do it later
+                print(f"{self._clock.utc()} {failed.message}", file=sys.stderr)
+
+    def _setup(self, nodes: Sequence[NodeSpec]) -> RunSetup:
         archive_name, archive = agent_archive()
         sweep_id = self._database.sweep_id
-        nodes = self._database.nodes().items()
+        planned = self._database.nodes().items()
         return RunSetup(
             run=self._run,
             launches_directory=self._directory / LAUNCHES_DIR,
-            workdirs={name: f"{node.workdir}/{sweep_id}" for name, node in nodes},
+            workdirs={name: f"{node.workdir}/{sweep_id}" for name, node in planned},
             archive_name=archive_name,
             archive=archive,
             owner=wire.Owner(
                 user=procs.user_name(os.geteuid()), host=socket.gethostname(), sweep=sweep_id
             ),
-            pythons={node.name: agent_python(node) for node in experiment.nodes},
+            pythons={node.name: agent_python(node) for node in nodes},
             keep_going=self._keep_going,
         )
 

@@ -17,15 +17,22 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweep.driver.early_lane import EarlyLane, guarded
 from sweep.driver.lane import Lane, LaneEvent, LaunchTask
-from sweep.driver.lanes import Fetched, FetchTask, LaneFailed, LaneLost, LanesEvent
+from sweep.driver.lanes import (
+    Fetched,
+    FetchTask,
+    LaneFailed,
+    LaneLost,
+    LanesEvent,
+    fetched,
+    guarded,
+)
 from sweep.driver.ray_files import RayFiles
-from sweep.model.errors import SweepError
+from sweep.driver.thread_lanes import ThreadLane
 from sweep.ports import Clock, Node
 
 NodeFactory = Callable[[], Node]
-"""Importable, so that an actor builds its node inside itself."""
+"""Importable, so that an actor makes its node inside itself."""
 
 _ENVIRONMENT = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # listen on 127.0.0.1, not on the interface
@@ -53,6 +60,8 @@ _OBJECT_STORE_BYTES = 100_000_000
 _EARLY_POLL_S = 0.05
 _PING_AFTER_S = 5.0
 _PING_TIMEOUT_S = 5.0
+_FIRST_PING_TIMEOUT_S = 60.0
+"""An actor that never answered is still starting: the more of them, the longer it takes."""
 
 
 def _actor_class() -> Any:
@@ -66,8 +75,7 @@ def _actor_class() -> Any:
         """A lane in a process of its own."""
 
         def __init__(self, factory: NodeFactory, clock: Clock) -> None:
-            self._node = factory()
-            self._lane = Lane(self._node, clock)
+            self._lane = Lane(factory, clock)
 
         def run(self, task: LaunchTask) -> Iterator[LaneEvent | LaneFailed]:
             """Yield what the lane reads; an error of the node is the last event."""
@@ -86,11 +94,7 @@ def _actor_class() -> Any:
         @ray.method(concurrency_group="files")
         def fetch(self, task: FetchTask) -> Fetched:
             """Fetch an ended attempt."""
-            try:
-                self._lane.fetch(task.directory, task.target, keep=task.keep)
-            except (SweepError, OSError, ValueError) as error:
-                return Fetched(task, str(error))
-            return Fetched(task, None)
+            return fetched(self._lane, task)
 
     return LaneActor
 
@@ -99,11 +103,11 @@ def _actor_class() -> Any:
 class _ActorLane:
     """One actor with the calls that are under way in it."""
 
-    factory: NodeFactory
     actor: Any
     stream: Any = None
     ping: Any = None
     heard_s: float = 0.0
+    has_answered: bool = False
     pinged_s: float = 0.0
     fetches: dict[Any, FetchTask] = field(default_factory=dict)
 
@@ -120,7 +124,7 @@ class RayLanes:
         self._files = RayFiles()
         self._lanes: dict[str, _ActorLane] = {}
         """Empty until Ray is up."""
-        self._early: dict[str, EarlyLane] = {}
+        self._early: dict[str, ThreadLane] = {}
         self._early_fetches: list[tuple[str, FetchTask]] = []
         self._beginning: Future[Any] | None = None
         self._ray: Any = None
@@ -195,11 +199,12 @@ class RayLanes:
         signal.alarm(0)
 
     def _new_lane(self, name: str) -> _ActorLane:
-        factory = self._factories[name]
-        actor = self._actor_class.remote(factory, self._clock)
+        actor = self._actor_class.remote(self._factories[name], self._clock)
         if self._cancelled:
             actor.cancel.remote()
-        return _ActorLane(factory, actor, heard_s=time.monotonic())
+        now_s = time.monotonic()
+        # Asked at once, so that what is starting and what is frozen can be told apart.
+        return _ActorLane(actor, ping=actor.ping.remote(), heard_s=now_s, pinged_s=now_s)
 
     # -- the protocol ------------------------------------------------------------------------
 
@@ -207,7 +212,7 @@ class RayLanes:
         """Bring an attempt to an idle lane."""
         if not self._is_up():
             self._begin()
-            self._early[node] = EarlyLane(self._factories[node](), self._clock, task)
+            self._early[node] = ThreadLane(self._factories[node], self._clock, task)
             if self._cancelled:
                 self._early[node].cancel()
             return
@@ -231,10 +236,13 @@ class RayLanes:
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
                 break
-            if not self._is_up() or self._early:
-                self._poll_early(min(left_s, _EARLY_POLL_S))
+            step_s = min(left_s, _EARLY_POLL_S)
+            if not self._is_up():
+                self._poll_early(step_s)
                 continue
-            self._collect(min(left_s, timeout_s))
+            # A node that does not answer may hold its early lane for long: the others go on.
+            self._poll_early(step_s if self._early else 0.0)
+            self._collect(step_s if self._early else left_s)
             self._look_after_silent_lanes()
         events = list(self._waiting)
         self._waiting.clear()
@@ -280,7 +288,7 @@ class RayLanes:
                 return
 
     def _take(self, name: str, lane: _ActorLane, call: Any) -> None:
-        lane.heard_s = time.monotonic()
+        lane.heard_s, lane.has_answered = time.monotonic(), True
         if call is lane.stream:
             try:
                 event = self._ray.get(next(call))
@@ -303,10 +311,12 @@ class RayLanes:
         now_s = time.monotonic()
         for name, lane in list(self._lanes.items()):
             silent_s = now_s - lane.heard_s
+            patience_s = _PING_TIMEOUT_S if lane.has_answered else _FIRST_PING_TIMEOUT_S
             if lane.ping is None and silent_s > _PING_AFTER_S:
                 lane.ping, lane.pinged_s = lane.actor.ping.remote(), now_s
-            elif lane.ping is not None and now_s - lane.pinged_s > _PING_TIMEOUT_S:
+            elif lane.ping is not None and now_s - lane.pinged_s > patience_s:
                 self._replace(name, f"no answer for {silent_s:.0f} s")
+                return  # with a new Ray, the others are new lanes too
 
     def _replace(self, name: str, reason: str) -> None:
         """Put a new actor in the place of a dead or frozen one, with a new Ray if need be."""

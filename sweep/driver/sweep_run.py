@@ -31,6 +31,15 @@ _LANE_LOSSES = 5
 """Losses of one lane in a row, without a line read in between, before it is given up."""
 
 
+def nodes_of(database: SweepDb) -> tuple[NodeSpec, ...]:
+    """Return the nodes of a sweep: those of its file, and those on which something may still run
+    of an earlier one."""
+    named = database.experiment().nodes
+    names = {node.name for node in named}
+    left = {row.node for row in database.attempts() if row.state is LaunchState.RUNNING} - names
+    return (*named, *map(NodeSpec.named, sorted(left)))
+
+
 @dataclass(frozen=True)
 class RunSetup:
     """What a run needs beside the sweep itself."""
@@ -105,7 +114,7 @@ class SweepRun:
         self._stop_requested = stop_requested
         self._experiment: Experiment = database.experiment()
         self._plan: Plan = database.plan()
-        self._nodes = {node.name: node for node in self._experiment.nodes}
+        self._nodes = {node.name: node for node in nodes_of(database)}
         self._stopped_by: str | None = None
         self._fetching = 0
         self._started_s = clock.monotonic_s()
@@ -159,7 +168,7 @@ class SweepRun:
             if row.state is LaunchState.RUNNING and row.launch_id not in wanted
         ]
         self._unwanted = {launch.launch_id for launch in dropped}
-        return [launch for launch in dropped if launch.node in self._nodes]
+        return dropped
 
     def _fetch_what_was_left(self) -> None:
         for row in self._database.attempts():

@@ -14,6 +14,9 @@ Scalar: TypeAlias = str | int | float | bool
 """A value of an engine argument; True is a bare flag, False leaves the flag out."""
 
 
+_THIS_MACHINE = "local"
+
+
 @dataclass(frozen=True)
 class NodeSpec:
     """A machine to launch on; `host` None is this machine."""
@@ -28,7 +31,12 @@ class NodeSpec:
     @property
     def name(self) -> str:
         """The name in tables and messages."""
-        return self.host or "local"
+        return self.host or _THIS_MACHINE
+
+    @classmethod
+    def named(cls, name: str) -> NodeSpec:
+        """Return what is known of a node when only its name is left: how to reach it."""
+        return cls(None if name == _THIS_MACHINE else name)
 
 
 @dataclass(frozen=True)

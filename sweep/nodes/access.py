@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import TypeVar
 
+from sweep.model.errors import SweepError
 from sweep.model.experiment import NodeSpec
 from sweep.nodes.local import LocalNode
 from sweep.ports import Clock, Node
+
+_T = TypeVar("_T")
 
 PATIENCE_S = 10.0
 """How long one call goes on trying to reach a node that it lost. Lanes call again for longer."""
@@ -29,6 +34,28 @@ def node_factory(
 
     files = SshFiles.of_user(environment)
     return partial(SshNode, spec.host, clock, files=files, patience_s=PATIENCE_S)
+
+
+def on_each(
+    factories: Mapping[str, Callable[[], Node]], act: Callable[[str, Node], _T]
+) -> dict[str, _T | SweepError]:
+    """Do the same on every node, all at the same time: each may take seconds. Returns, by the
+    name of the node and in the order given, what `act` returned or the error that it raised."""
+
+    def one(name: str) -> _T | SweepError:
+        try:
+            node = factories[name]()
+            try:
+                return act(name, node)
+            finally:
+                node.close()
+        except SweepError as error:
+            return error
+
+    if not factories:
+        return {}
+    with ThreadPoolExecutor(len(factories), thread_name_prefix="node") as pool:
+        return dict(zip(factories, pool.map(one, factories), strict=True))
 
 
 def agent_python(spec: NodeSpec) -> str:

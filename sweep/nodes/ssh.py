@@ -9,6 +9,7 @@ import secrets
 import shlex
 import threading
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,7 +21,7 @@ from sweep.nodes.ssh_config import SshFiles
 from sweep.nodes.ssh_files import put_file, read_file
 from sweep.nodes.ssh_link import Deadlines, Link
 from sweep.nodes.ssh_login import LinkLostError, LoginRefusedError
-from sweep.nodes.ssh_route import route
+from sweep.nodes.ssh_route import Hop, route
 from sweep.ports import Clock, Completed, Reached
 
 _T = TypeVar("_T")
@@ -59,7 +60,6 @@ class SshNode:
         self._files = files or SshFiles.of_user(os.environ)
         self._patience_s = patience_s
         self._deadlines = deadlines or Deadlines()
-        self._hops = route(host, self._files)
         self._connecting = threading.Lock()
         self._closed = threading.Event()
         self._link: Link | None = None
@@ -72,6 +72,11 @@ class SshNode:
     def name(self) -> str:
         """The name in tables and messages."""
         return self._host
+
+    @cached_property
+    def _hops(self) -> tuple[Hop, ...]:
+        """The way to it. Raises NodeError where the SSH config leads nowhere."""
+        return route(self._host, self._files)
 
     @property
     def reached(self) -> Reached | None:
@@ -179,21 +184,22 @@ class SshNode:
                 return self._link
             if self._closed.is_set():
                 raise LinkLostError("closed")
+            hops = self._hops
             link = self._link = Link(self.name, self._deadlines)
             if self._closed.is_set():
                 raise LinkLostError("closed")
             began_s = self._clock.monotonic_s()
             try:
-                link.open(self._hops, self._files.identities)
+                link.open(hops, self._files.identities)
             except LoginRefusedError as error:
                 # A machine that starts up refuses keys for a while that it took before.
                 if self._reached is not None:
                     raise LinkLostError(error.message) from error
                 raise
             self._reached = Reached(
-                user=self._hops[-1].user,
-                address=self._hops[-1].address,
-                through=tuple(hop.alias for hop in self._hops[:-1]),
+                user=hops[-1].user,
+                address=hops[-1].address,
+                through=tuple(hop.alias for hop in hops[:-1]),
                 seconds=self._clock.monotonic_s() - began_s,
                 host_key=str(link.host_key),
                 not_honoured=self.not_honoured,

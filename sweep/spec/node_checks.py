@@ -43,7 +43,10 @@ def _twice(file: ExperimentFile, tree: Tree) -> None:
     seen: set[str] = set()
     for path, section in _sections(file):
         name = NodeSpec(section.host).name
-        if name in seen:
+        if section.host is not None and NodeSpec.named(section.host).host is None:
+            message = f"{section.host} is the name of this machine"
+            tree.add((*path, "host"), message, hint="leave the host out, or use another alias")
+        elif name in seen:
             tree.add(
                 path if section.host is None else (*path, "host"),
                 f"node {name} stands there twice",

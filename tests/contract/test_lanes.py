@@ -13,16 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.inline_lanes import InlineLanes
 from fakes.launching import document, wait_for
 
 from sweep.agent import procs, wire
 from sweep.driver.clock import SystemClock
-from sweep.driver.inline_lanes import InlineLanes
 from sweep.driver.lane import Attached, Ended, LaunchTask, Lines
 from sweep.driver.lanes import Fetched, FetchTask, LaneFailed, LaneLost, Lanes, LanesEvent
 from sweep.driver.ray_driver import RayLanes
+from sweep.driver.thread_lanes import ThreadLanes
 from sweep.nodes.archive import agent_archive
 from sweep.nodes.local import LocalNode
+from sweep.nodes.ssh import SshNode
+from sweep.nodes.ssh_config import SshFiles
+from sweep.ports import Node
 
 NODE = "here"
 SLOW = ("--rate", "1")
@@ -32,12 +36,14 @@ SLOW = ("--rate", "1")
 class Rig:
     """Lanes with a node of a test's own, and what they told."""
 
-    def __init__(self, root: Path, make: Callable[[dict[str, Any]], Lanes]) -> None:
+    def __init__(
+        self, root: Path, make: Callable[[dict[str, Any]], Lanes], **others: Callable[[], Node]
+    ) -> None:
         self.root = root
         (root / "claims").mkdir()
         environment = {**os.environ, "SWEEP_CLAIM_DIR": str(root / "claims")}
         self.node = LocalNode(environment)
-        self.lanes = make({NODE: partial(LocalNode, environment)})
+        self.lanes = make({NODE: partial(LocalNode, environment), **others})
         self.tasks: list[LaunchTask] = []
         self._closed = False
 
@@ -72,12 +78,24 @@ class Rig:
                 return events
         raise AssertionError(f"it did not happen in time: {events}")
 
-    def until_actors(self) -> list[LanesEvent]:
-        """Poll until Ray is up and its actors read; return all events up to then."""
+    def until_all(
+        self, wanted: Callable[[dict[str, list[LanesEvent]]], bool], timeout_s: float = 60.0
+    ) -> dict[str, list[LanesEvent]]:
+        """Poll until the events of all lanes, by node, are as wanted."""
+        events: dict[str, list[LanesEvent]] = {}
+        until_s = time.monotonic() + timeout_s
+        while not wanted(events):
+            assert time.monotonic() < until_s, f"it did not happen in time: {events}"
+            for name, event in self.lanes.poll(0.2):
+                events.setdefault(name, []).append(event)
+        return events
+
+    def until_actors(self, node: str = NODE) -> list[LanesEvent]:
+        """Poll until Ray is up and the node's actor reads; return all events up to then."""
         lanes: Any = self.lanes
         events: list[LanesEvent] = []
         until_s = time.monotonic() + 60.0
-        while not lanes._lanes or lanes._early:
+        while not lanes._lanes or node in lanes._early:
             assert time.monotonic() < until_s, "Ray did not start in time"
             events += [event for _, event in self.lanes.poll(0.2)]
         return events
@@ -94,8 +112,13 @@ class Rig:
 
 
 def inline(factories: dict[str, Any]) -> Lanes:
-    """Lanes in this process."""
-    return InlineLanes({name: make() for name, make in factories.items()}, SystemClock())
+    """The lanes of tests, stepped by `poll`."""
+    return InlineLanes(factories, SystemClock())
+
+
+def threads(factories: dict[str, Any]) -> Lanes:
+    """Lanes in threads."""
+    return ThreadLanes(factories, SystemClock())
 
 
 def actors(factories: dict[str, Any]) -> Lanes:
@@ -103,7 +126,10 @@ def actors(factories: dict[str, Any]) -> Lanes:
     return RayLanes(factories, SystemClock())
 
 
-@pytest.fixture(params=[inline, pytest.param(actors, marks=pytest.mark.ray)], ids=["inline", "ray"])
+RAY = pytest.param(actors, marks=pytest.mark.ray)
+
+
+@pytest.fixture(params=[inline, threads, RAY], ids=["inline", "threads", "ray"])
 def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
     """Each kind of lanes."""
     made = Rig(tmp_path, request.param)
@@ -198,6 +224,81 @@ def test_a_node_that_refuses_is_told_and_the_lane_goes_on(rig: Rig) -> None:
     assert "/no/such/python" in failed.message
     rig.lanes.start(NODE, rig.task("--rate", "500"))
     assert isinstance(rig.until(ended)[-1], Ended)
+
+
+def over(*names: str) -> Callable[[dict[str, list[LanesEvent]]], bool]:
+    """Whether the attempts on these nodes are over."""
+    return lambda events: all(any(map(ended, events.get(name, ()))) for name in names)
+
+
+def both_told(events: dict[str, list[LanesEvent]]) -> bool:
+    """Whether launch and fetch have ended on both bad nodes."""
+    return all(len(events.get(name, ())) == 2 for name in ("nowhere", "broken"))
+
+
+@pytest.mark.parametrize(
+    ("make", "early"),
+    [
+        (inline, True),
+        (threads, True),
+        pytest.param(actors, True, marks=pytest.mark.ray),
+        pytest.param(actors, False, marks=pytest.mark.ray),
+    ],
+)
+def test_a_node_that_cannot_be_made_fails_its_own_lane_once(
+    tmp_path: Path, make: Callable[[dict[str, Any]], Lanes], early: bool
+) -> None:
+    """SSH settings that lead nowhere, and a fault that nobody thought of, before and after Ray is
+    up: one event, no lost lane, and the other node's launch goes on."""
+    config = tmp_path / "config"
+    config.write_text("Host nowhere\n ProxyJump nowhere\n")
+    nowhere = partial(SshNode, "nowhere", SystemClock(), files=SshFiles((str(config),), (), (), ()))
+    broken = partial(LocalNode, {}, no_such_argument=1)  # type: ignore[call-arg]
+    rig = Rig(tmp_path, make, nowhere=nowhere, broken=broken)
+    try:
+        rig.lanes.start(NODE, rig.task("--rate", "500"))
+        if not early:
+            rig.until_actors()
+        for name in ("nowhere", "broken"):
+            rig.lanes.start(name, rig.task())
+            task = FetchTask("L9", 1, "/none", str(tmp_path / "x"), keep=True)
+            rig.lanes.fetch(name, task)
+        told = rig.until_all(both_told)
+        for name, reason in (("nowhere", "ProxyJump"), ("broken", "no_such_argument")):
+            (failed,) = [event for event in told[name] if isinstance(event, LaneFailed)]
+            (fetched,) = [event for event in told[name] if isinstance(event, Fetched)]
+            assert reason in failed.message
+            assert reason in (fetched.error or "")
+        rig.lanes.start(NODE, rig.task("--rate", "500"))
+        assert isinstance(rig.until_all(over(NODE))[NODE][-1], Ended)
+    finally:
+        rig.close()
+
+
+@pytest.mark.parametrize("make", [threads, RAY])
+def test_a_node_that_does_not_answer_holds_up_no_other_lane(
+    tmp_path: Path, make: Callable[[dict[str, Any]], Lanes]
+) -> None:
+    """Whole launches run on one node, before and after Ray is up, while the other one blocks."""
+    rig = Rig(tmp_path, make, blocked=partial(LocalNode, dict(os.environ)))
+    directory = tmp_path / "blocked" / "1"
+    directory.mkdir(parents=True)
+    os.mkfifo(directory / wire.OUTCOME_FILE)  # whoever reads it waits for a writer
+    try:
+        rig.lanes.start("blocked", LaunchTask(**{**vars(rig.task()), "directory": str(directory)}))
+        for turn in range(2):
+            rig.lanes.start(NODE, rig.task("--rate", "500"))
+            told = rig.until_all(over(NODE))
+            assert isinstance(told[NODE][-1], Ended)
+            assert "blocked" not in told
+            if make is actors and not turn:
+                rig.until_actors()
+        (directory / wire.OUTCOME_FILE).write_bytes(b"")
+        (failed,) = rig.until_all(over("blocked"))["blocked"]
+        assert isinstance(failed, LaneFailed)
+        assert "cannot read" in failed.message
+    finally:
+        rig.close()
 
 
 def actor_pid(rig: Rig) -> int:

@@ -9,12 +9,14 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+from fakes.inline_lanes import InlineLanes
+
 from sweep import app
 from sweep.agent import wire
-from sweep.driver.inline_lanes import InlineLanes
 from sweep.driver.lane import Attached, LaunchTask, Lines
 from sweep.driver.lanes import Fetched, FetchTask, LanesEvent
 from sweep.driver.process import Drive, StopSignals
@@ -121,7 +123,7 @@ def run_inline(task: Inline) -> None:
         signals.install()
 
         def lanes(factories: Mapping[str, Callable[[], Node]], clock: Clock) -> SteppingLanes:
-            nodes = {name: _node(factory, task) for name, factory in factories.items()}
+            nodes = {name: partial(_node, factory, task) for name, factory in factories.items()}
             return SteppingLanes(InlineLanes(nodes, clock), task.kill_at)
 
         drive = Drive(

@@ -113,8 +113,9 @@ class _Agent:
 class FakeNode:
     """Implements ports.Node. `script` says what the agent of each launch document does."""
 
-    def __init__(self, clock: FakeClock, script: Script = good) -> None:
+    def __init__(self, clock: FakeClock, script: Script = good, name: str = "fake") -> None:
         self.clock = clock
+        self._name = name
         self.script = script
         self.files: dict[str, bytearray] = {}
         self.agents: dict[str, _Agent] = {}
@@ -140,7 +141,7 @@ class FakeNode:
     @property
     def name(self) -> str:
         """The name in messages."""
-        return "fake"
+        return self._name
 
     @property
     def reached(self) -> Reached | None:
@@ -223,9 +224,9 @@ class FakeNode:
 
     def _reach(self, method: str) -> None:
         if self.silent:
-            raise NodeUnreachableError("fake: no connection")
+            raise NodeUnreachableError(f"{self.name}: no connection")
         if method in self.broken:
-            raise NodeError(f"fake: {method} failed", hint="mend the fake")
+            raise NodeError(f"{self.name}: {method} failed", hint="mend the fake")
 
     def _proc(self, path: str) -> bytes | None:
         if path == "/proc/sys/kernel/random/boot_id":

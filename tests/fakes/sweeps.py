@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fakes.clock import FakeClock
 from fakes.engine import FakeEngine
+from fakes.inline_lanes import InlineLanes
 from fakes.node import FakeNode, Script, good
 
 from sweep.agent import wire
-from sweep.driver.inline_lanes import InlineLanes
 from sweep.driver.lane import LaunchTask
 from sweep.driver.lanes import FetchTask, LanesEvent
 from sweep.driver.sweep_run import RunResult, RunSetup, SweepRun
@@ -20,11 +21,11 @@ from sweep.engines.classify import LogSign, classify_outcome
 from sweep.model.experiment import Axes, EngineSpec, Experiment, Prompt, Repeats, Workload
 from sweep.model.plan import Plan
 from sweep.model.states import Failure
+from sweep.ports import Node
 from sweep.spec.plan import make_plan
 from sweep.store.sweep_db import SweepDb
 
 SIGNS = (LogSign("oom", "out of memory", "oom", "no memory left"),)
-NODE = "local"
 
 
 class SmallEngine(FakeEngine):
@@ -109,10 +110,20 @@ class SmallSweep:
     ) -> None:
         self.root = root
         self.clock = FakeClock()
-        self.node = FakeNode(self.clock, script)
+        experiment = experiment or small_experiment()
+        self.nodes = {
+            node.name: FakeNode(self.clock, script, "fake" if node.host is None else node.name)
+            for node in experiment.nodes
+        }
+        self.node = next(iter(self.nodes.values()))
         self.database = SweepDb.create(root, "small-1", "small", self.clock.utc())
         self.tasks: list[LaunchTask] = []
-        self.submit(experiment or small_experiment())
+        self.submit(experiment)
+
+    @property
+    def factories(self) -> dict[str, Callable[[], Node]]:
+        """What makes the nodes."""
+        return {name: partial(self.nodes.__getitem__, name) for name in self.nodes}
 
     def submit(self, experiment: Experiment) -> None:
         """Make an experiment's plan the current one."""
@@ -132,7 +143,7 @@ class SmallSweep:
         self.database.close()
         self.database = SweepDb.open(self.root)
         number = self.database.begin_run(1, 1, "boot", "here", self.clock.utc())
-        lanes: Any = _Watched({NODE: self.node}, self.clock, self.tasks)
+        lanes: Any = _Watched(self.factories, self.clock, self.tasks)
         if crash_after is not None:
             lanes = CrashingLanes(lanes, crash_after)
         if wrap is not None:
@@ -145,11 +156,11 @@ class SmallSweep:
             setup=RunSetup(
                 run=number,
                 launches_directory=self.root / "launches",
-                workdirs={NODE: "/w/small-1"},
+                workdirs=dict.fromkeys(self.nodes, "/w/small-1"),
                 archive_name="agent.pyz",
                 archive=b"agent",
                 owner=wire.Owner("me", "here", "small-1"),
-                pythons={NODE: "python3"},
+                pythons=dict.fromkeys(self.nodes, "python3"),
                 keep_going=keep_going,
             ),
             stop_requested=stop,
@@ -198,9 +209,12 @@ class _Watched(InlineLanes):
     """Inline lanes that remember what was started."""
 
     def __init__(
-        self, nodes: Mapping[str, FakeNode], clock: FakeClock, tasks: list[LaunchTask]
+        self,
+        factories: Mapping[str, Callable[[], Node]],
+        clock: FakeClock,
+        tasks: list[LaunchTask],
     ) -> None:
-        super().__init__(nodes, clock)
+        super().__init__(factories, clock)
         self._tasks = tasks
 
     def start(self, node: str, task: LaunchTask) -> None:

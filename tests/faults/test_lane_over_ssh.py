@@ -60,7 +60,7 @@ def test_a_lost_connection_costs_no_launch(tmp_path: Path) -> None:
         stack.callback(node.close)
         events: list[LaneEvent] = []
         killed = frozen = False
-        for event in Lane(node, clock).run(task):
+        for event in Lane(lambda: node, clock).run(task):
             events.append(event)
             if "load" in entered(event):
                 killed = bool(server.connections())
@@ -68,7 +68,7 @@ def test_a_lost_connection_costs_no_launch(tmp_path: Path) -> None:
             if "measure" in entered(event) and not frozen:
                 frozen = True
                 server.freeze_for(1.5)
-        Lane(node, clock).fetch(task.directory, str(tmp_path / "copy"), keep=False)
+        Lane(lambda: node, clock).fetch(task.directory, str(tmp_path / "copy"), keep=False)
     assert events[0] == Attached("started")
     assert killed
     assert frozen

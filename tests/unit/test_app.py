@@ -152,15 +152,6 @@ def test_a_plan_for_another_model_is_not_resumed() -> None:
         app.require_same(plan, other)
 
 
-def test_cancel_of_a_sweep_that_does_not_run_changes_nothing(tmp_path: Path) -> None:
-    """A finished sweep stays finished, and its lock is free again."""
-    sweep = SmallSweep(tmp_path)
-    sweep.run()
-    assert app.cancel(tmp_path, {}) is None
-    assert [run.exit_code for run in sweep.database.runs()] == [0]
-    SweepLock.take(tmp_path).release()
-
-
 def test_signalling_a_driver_that_has_just_ended_is_no_error() -> None:
     """Between the look and the signal it may end."""
     with subprocess.Popen(["true"]) as child:

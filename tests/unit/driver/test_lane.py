@@ -42,7 +42,7 @@ def made(script: Script = good) -> tuple[FakeNode, Lane]:
     """A node with a lane."""
     clock = FakeClock()
     node = FakeNode(clock, script)
-    return node, Lane(node, clock)
+    return node, Lane(lambda: node, clock)
 
 
 def run(lane: Lane, **changes: object) -> list[LaneEvent]:
@@ -244,7 +244,19 @@ def test_a_released_lane_leaves_a_silent_node_to_the_next() -> None:
     lane.release()
     assert list(stream) == []
     assert node.clock.now_s < 1005
-    assert run(Lane(node, node.clock))[1] == Attached("started")
+    assert run(Lane(lambda: node, node.clock))[1] == Attached("started")
+
+
+def test_a_lane_that_has_only_to_stop_does_not_wait_long() -> None:
+    """Nobody needs the node for anything else; the launch stays open."""
+    node, lane = made()
+    node.silent = True
+    stream = lane.run(replace(TASK, stop_at_once=True))
+    assert isinstance(next(stream), Unanswered)
+    before_s = node.clock.now_s
+    with pytest.raises(NodeUnreachableError):
+        next(stream)
+    assert 180.0 <= node.clock.now_s - before_s < 185.0
 
 
 def test_a_fetch_goes_on_after_a_silence(tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes.inline_lanes import InlineLanes
 from fakes.node import Call, Die, Finish, Hold, Step, fails, good, load, measured, phase
-from fakes.sweeps import NODE, Crashed, SmallSweep, crash, small_experiment
+from fakes.sweeps import Crashed, SmallSweep, crash, small_experiment
 
 from sweep.agent import wire
-from sweep.driver.inline_lanes import InlineLanes
 from sweep.driver.lane import STOP_PATIENCE_S
 from sweep.driver.lanes import LaneLost
 from sweep.model.experiment import Budget
@@ -372,7 +372,7 @@ def test_an_intent_without_a_start_is_started(tmp_path: Path) -> None:
             raise Crashed
 
     with pytest.raises(Crashed):
-        sweep.run(wrap=lambda _: DiesAtStart({NODE: sweep.node}, sweep.clock))
+        sweep.run(wrap=lambda _: DiesAtStart(sweep.factories, sweep.clock))
     assert sweep.launches()[0] == "running"
     assert sweep.node.files == {}
     assert sweep.run().exit_code == 0
@@ -456,7 +456,7 @@ def measured_all(sweep: SmallSweep, position: int) -> list[Step]:
 def test_a_lost_lane_attaches_again(tmp_path: Path) -> None:
     """A lane that dies and is replaced costs neither the launch nor a line."""
     sweep = SmallSweep(tmp_path)
-    losing = _Losing({NODE: sweep.node}, sweep.clock, losses=2)
+    losing = _Losing(sweep.factories, sweep.clock, losses=2)
     assert sweep.run(wrap=lambda _: losing).exit_code == 0
     assert losing.lost == 2
     assert sweep.node.started == sweep.directories()
@@ -466,7 +466,7 @@ def test_a_lost_lane_attaches_again(tmp_path: Path) -> None:
 def test_a_lane_that_is_always_lost_is_given_up(tmp_path: Path) -> None:
     """Six losses without a line in between end the lane and leave the attempt open."""
     sweep = SmallSweep(tmp_path)
-    losing = _Losing({NODE: sweep.node}, sweep.clock, losses=1000)
+    losing = _Losing(sweep.factories, sweep.clock, losses=1000)
     result = sweep.run(wrap=lambda _: losing)
     assert result.exit_code == 1
     assert losing.lost == 6
@@ -476,7 +476,7 @@ def test_a_lane_that_is_always_lost_is_given_up(tmp_path: Path) -> None:
 def test_a_lane_lost_after_a_stop_only_stops(tmp_path: Path) -> None:
     """The replacement of a lane that is lost while stopping must not start its launch."""
     sweep = SmallSweep(tmp_path)
-    losing = _Losing({NODE: sweep.node}, sweep.clock, losses=2)
+    losing = _Losing(sweep.factories, sweep.clock, losses=2)
     asked = iter([None])
     result = sweep.run(wrap=lambda _: losing, stop=lambda: next(asked, "SIGTERM"))
     assert result.exit_code == 130
@@ -487,8 +487,8 @@ def test_a_lane_lost_after_a_stop_only_stops(tmp_path: Path) -> None:
 class _Losing(InlineLanes):
     """Lanes that are lost right after a start, `losses` times."""
 
-    def __init__(self, nodes: Any, clock: Any, losses: int) -> None:
-        super().__init__(nodes, clock)
+    def __init__(self, factories: Any, clock: Any, losses: int) -> None:
+        super().__init__(factories, clock)
         self.losses = losses
         self.lost = 0
         self._next: list[Any] = []

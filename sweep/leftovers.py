@@ -1,0 +1,105 @@
+"""Ending a sweep and removing what it left, on all of its nodes. Prints nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from sweep import views
+from sweep.app import signal_driver
+from sweep.driver.clock import SystemClock
+from sweep.model.errors import SweepError
+from sweep.model.experiment import NodeSpec
+from sweep.model.states import LaunchState
+from sweep.nodes.access import node_factory, on_each
+from sweep.ports import Node
+from sweep.store.directory import SweepLock
+from sweep.store.sweep_db import AttemptRow, SweepDb
+
+_COMMAND_TIMEOUT_S = 30.0
+
+
+def cancel(directory: Path, environment: Mapping[str, str]) -> int | None:
+    """Stop a sweep. With a living driver: ask it, and return its pid to follow. Without: stop
+    on the nodes themselves what still runs, and return None."""
+    database = SweepDb.open(directory)
+    try:
+        runs, attempts = database.runs(), database.attempts()
+    finally:
+        database.close()
+    if runs and views.driver_lives(runs[-1]):
+        signal_driver(runs[-1].pid)
+        return runs[-1].pid
+    lock = SweepLock.take(directory)
+    try:
+        _stop_what_runs(directory, lock, attempts, environment)
+    finally:
+        lock.release()
+    return None
+
+
+def _stop_what_runs(
+    directory: Path,
+    lock: SweepLock,
+    attempts: Sequence[AttemptRow],
+    environment: Mapping[str, str],
+) -> None:
+    if not any(row.state is LaunchState.RUNNING for row in attempts):
+        return
+    from sweep.driver.process import stop_what_runs  # noqa: PLC0415 - scipy takes half a second
+
+    stop_what_runs(directory, lock, environment)
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """What `clean` removed, as node:path or path, and why it could not remove the rest."""
+
+    removed: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+def clean(directory: Path, environment: Mapping[str, str]) -> Cleaned:
+    """Stop and remove what a sweep left on its nodes, those too that its file no longer names; a
+    node that does not answer keeps nobody from cleaning the others."""
+    lock = SweepLock.take(directory)
+    try:
+        _stop_what_runs(directory, lock, _attempts(directory), environment)
+        attempts = _attempts(directory)
+    finally:
+        lock.release()
+    names = sorted({row.node for row in attempts})
+    factories = {
+        name: node_factory(NodeSpec.named(name), environment, SystemClock()) for name in names
+    }
+
+    def remove(name: str, node: Node) -> list[str]:
+        return _remove(name, node, [row for row in attempts if row.node == name])
+
+    found = on_each(factories, remove)
+    return Cleaned(
+        tuple(path for each in found.values() if isinstance(each, list) for path in each),
+        tuple(each.message for each in found.values() if isinstance(each, SweepError)),
+    )
+
+
+def _attempts(directory: Path) -> list[AttemptRow]:
+    database = SweepDb.open(directory)
+    try:
+        return database.attempts()
+    finally:
+        database.close()
+
+
+def _remove(name: str, node: Node, attempts: Sequence[AttemptRow]) -> list[str]:
+    """Remove a sweep's directories from one node, and return what was there."""
+    running = [row for row in attempts if row.state is LaunchState.RUNNING]
+    if running:
+        raise SweepError(f"launch {running[0].launch_id} may still run on node {name}")
+    removed = []
+    for path in sorted({str(PurePosixPath(row.directory).parent.parent) for row in attempts}):
+        if node.run(["test", "-e", path], timeout_s=_COMMAND_TIMEOUT_S).returncode == 0:
+            node.remove_tree(path)
+            removed.append(path if NodeSpec.named(name).host is None else f"{name}:{path}")
+    return removed
