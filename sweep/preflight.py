@@ -53,8 +53,7 @@ def ask_all(
 
     found = on_each({name: factories[name] for name in specs}, ask)
     return tuple(
-        Silent(name, each) if isinstance(each, SweepError) else each
-        for name, each in found.items()
+        Silent(name, each) if isinstance(each, SweepError) else each for name, each in found.items()
     )
 
 

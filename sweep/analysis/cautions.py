@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sweep.analysis.glossary import FLAGS, INSTRUMENT_FLAGS
-from sweep.analysis.wording import counted, known, listed
+from sweep.analysis.wording import counted, known, listed, several_nodes
 from sweep.model.plan import Role
 from sweep.model.states import TrialState
 
@@ -23,10 +23,19 @@ _UNFINISHED = {
 
 def find_warnings(frame: pd.DataFrame) -> tuple[str, ...]:
     """Return the warnings of a table, each a sentence or two."""
+    named = frame.assign(configuration=_with_nodes(frame))
     return (
-        *_failures(frame), *_drifts(frame), *_missing_baselines(frame), *_flagged(frame),
-        *_skipped(frame), *_unfinished(frame),
+        *_failures(named), *_drifts(frame), *_missing_baselines(named), *_flagged(named),
+        *_skipped(frame), *_unfinished(named),
     )  # fmt: skip
+
+
+def _with_nodes(frame: pd.DataFrame) -> pd.Series[str]:
+    """The configurations' names, told apart by their nodes where there are several."""
+    if not several_nodes(frame):
+        return frame["configuration"]
+    named = frame["configuration"] + " on " + frame["node"]
+    return named.fillna(frame["configuration"])
 
 
 def _failures(frame: pd.DataFrame) -> list[str]:

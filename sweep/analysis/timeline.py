@@ -91,7 +91,7 @@ def phase_spans(events: Sequence[Event]) -> tuple[PhaseSpan, ...]:
 
 
 def attempt_lines(record: SweepRecord) -> tuple[AttemptLine, ...]:
-    """Return every attempt of a sweep in the order in which they began.
+    """Return every attempt of a sweep, node by node, in the order in which they began.
 
     Within one boot of one node, places in time come from its monotonic clock, tied to the time of
     day once, at the first event; attempts of other boots and nodes are placed by time of day.
@@ -107,7 +107,16 @@ def attempt_lines(record: SweepRecord) -> tuple[AttemptLine, ...]:
     begins = [o + a.events[0]["t_s"] for o, _, a in placed if o is not None and a.events]
     zero_s = min(begins, default=0.0)
     lines = [_line(label, attempt, origin_s, zero_s) for origin_s, label, attempt in placed]
-    return tuple(sorted(lines, key=lambda line: line.spans[0].start_s if line.spans else 0.0))
+    nodes = list(dict.fromkeys(line.node for line in lines))
+    return tuple(
+        sorted(
+            lines,
+            key=lambda line: (
+                nodes.index(line.node),
+                line.spans[0].start_s if line.spans else 0.0,
+            ),
+        )
+    )
 
 
 def _line(label: str, attempt: AttemptRecord, origin_s: float | None, zero_s: float) -> AttemptLine:

@@ -57,3 +57,8 @@ def listed(names: Sequence[str], limit: int = LONGEST_LIST) -> str:
 def counted(count: int, noun: str) -> str:
     """A count with its noun: "1 trial", "3 trials"."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def several_nodes(frame: pd.DataFrame) -> bool:
+    """Whether the rows of a table must be told apart by their nodes."""
+    return len(frame["node"].dropna().drop_duplicates()) > 1

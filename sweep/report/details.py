@@ -57,6 +57,7 @@ class LaunchDetail:
 
     launch_id: str
     label: str
+    node: str
     role: str
     state: str
     failure: str | None
@@ -125,6 +126,7 @@ def _launch(launch: LaunchRecord) -> LaunchDetail:
     return LaunchDetail(
         launch_id=launch.launch.launch_id,
         label=launch.launch.label,
+        node=launch.launch.node,
         role=launch.launch.role.value,
         state=launch.state.value,
         failure=_failure(launch.failure, secrets),

@@ -87,14 +87,20 @@ def changes(before: Progress | None, after: Progress) -> list[str]:
             earlier is None and line.state is LaunchState.PLANNED
         ):
             continue
-        lines.append(f"launch {position}/{total} {line.label}: {_ended(line)}")
+        lines.append(f"launch {position}/{total} {named(after, line)}: {_ended(line)}")
     old_now = {now.launch_id: now for now in before.now} if before else {}
     for now in after.now:
         earlier_now = old_now.get(now.launch_id)
         if earlier_now is None or _moved(earlier_now, now):
             left = eta(after)
-            lines.append(f"  {now.label}: {doing(now)}{f'; {left}' if left else ''}")
+            lines.append(f"  {named(after, now)}: {doing(now)}{f'; {left}' if left else ''}")
     return lines
+
+
+def named(progress: Progress, launch: LaunchLine | Now) -> str:
+    """Return what a launch is called: its label, with its node where there are several."""
+    several = len({line.node for line in progress.launches}) > 1
+    return f"{launch.node}: {launch.label}" if several else launch.label
 
 
 def _moved(before: Now, after: Now) -> bool:
@@ -167,7 +173,7 @@ def overview(progress: Progress) -> Group:
         failure = f" {line.failure.failure_class}" if line.failure else ""
         table.add_row(
             str(position),
-            Text(line.label),
+            Text(named(progress, line)),
             Text(f"{line.state.value.replace('_', ' ')}{failure}", style=style),
             duration(line.duration_s) if line.duration_s is not None else "",
             Text(trials, style="dim"),
@@ -177,7 +183,7 @@ def overview(progress: Progress) -> Group:
     head.append(f"Driver {progress.driver}", style="" if progress.driver_alive else "yellow")
     if progress.stage:
         head.append(f", {progress.stage}")
-    below = [Text(f"▸ {now.label}: {doing(now)}", style="cyan") for now in progress.now]
+    below = [Text(f"▸ {named(progress, now)}: {doing(now)}", style="cyan") for now in progress.now]
     if progress.now:
         below.append(Text(eta(progress)))
     if progress.note:
@@ -185,12 +191,12 @@ def overview(progress: Progress) -> Group:
     return Group(head, table, *below)
 
 
-def reasons(line: LaunchLine) -> list[str]:
+def reasons(progress: Progress, line: LaunchLine) -> list[str]:
     """Return a plain line for each reason why a launch, or trials of it, did not end well."""
     told = [f"{name}: {message}" for name, message in line.trial_failures.items()]
     if line.failure:
         told.insert(0, f"{line.failure.failure_class}: {line.failure.message}")
-    return [f"{line.label}: {text}" for text in told]
+    return [f"{named(progress, line)}: {text}" for text in told]
 
 
 def show_once(progress: Progress) -> None:
@@ -198,7 +204,7 @@ def show_once(progress: Progress) -> None:
     console = Console()
     console.print(overview(progress))
     for line in progress.launches:
-        for text in reasons(line):
+        for text in reasons(progress, line):
             console.print(Text(text, style=_STYLES[line.state]))
 
 

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from sweep.analysis.bottleneck import findings, timed_rows
 from sweep.analysis.glossary import FLAGS, Column, entry
 from sweep.analysis.verdict import Verdict
-from sweep.analysis.wording import bounds, known, number
+from sweep.analysis.wording import bounds, known, number, several_nodes
 from sweep.model.record import SweepRecord
 from sweep.plots.style import ALERT, COLOURS, INK, MUTED, RULE, SURFACE
 from sweep.report.details import experiment_text, launch_details, prompts, provenance
@@ -90,7 +90,7 @@ def page(record: SweepRecord, frame: pd.DataFrame, verdict: Verdict, plots: Sequ
         created_utc=record.created_utc,
         driver_note=record.driver_note,
         verdict=verdict,
-        several_nodes=len({place.node for place in verdict.places}) > 1,
+        several_nodes=several_nodes(frame),
         findings=findings(frame),
         states=list(frame["state"].value_counts(sort=False).items()),
         plots=[Plot(plot.title, Markup(_themed(plot.svg)), plot.shape) for plot in plots],  # noqa: S704  our own drawing
@@ -126,10 +126,10 @@ def _themed(svg: str) -> str:
 
 
 def _main_columns(frame: pd.DataFrame) -> tuple[str, ...]:
-    if timed_rows(frame).empty:
-        return MAIN_COLUMNS
+    node = ("node",) if several_nodes(frame) else ()
+    phases = () if timed_rows(frame).empty else PHASE_COLUMNS
     at = MAIN_COLUMNS.index("accept_length")
-    return (*MAIN_COLUMNS[:at], *PHASE_COLUMNS, *MAIN_COLUMNS[at:])
+    return (*node, *MAIN_COLUMNS[:at], *phases, *MAIN_COLUMNS[at:])
 
 
 def _column_order(frame: pd.DataFrame, main: Sequence[str]) -> list[str]:

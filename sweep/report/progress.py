@@ -21,6 +21,7 @@ class Now:
 
     launch_id: str
     label: str
+    node: str
     attempt: int
     phase: str | None
     phase_for_s: float | None
@@ -41,6 +42,7 @@ class LaunchLine:
 
     launch_id: str
     label: str
+    node: str
     role: str
     state: LaunchState
     failure: Failure | None
@@ -83,6 +85,28 @@ def eta_s(
     return median_s * waiting + sum(max(0.0, median_s - run_s) for run_s in running_for_s)
 
 
+def _longest_s(
+    durations_s: Mapping[str, Sequence[float]],
+    waiting: Sequence[LaunchLine],
+    running: Sequence[Now],
+) -> float | None:
+    """Return the rest [s] of the node that takes longest: all work at the same time. A node that
+    has completed nothing yet is taken for one like the others."""
+    every = [duration for own in durations_s.values() for duration in own]
+    found = [
+        eta_s(
+            durations_s.get(node, every),
+            sum(line.node == node for line in waiting),
+            [now.running_for_s for now in running if now.node == node],
+        )
+        for node in {line.node for line in waiting} | {now.node for now in running}
+    ]
+    known = [each for each in found if each is not None]
+    if len(known) < len(found) or not every:
+        return None
+    return max(known, default=0.0)
+
+
 def read_progress(database: SweepDb, now_utc: str, *, driver_alive: bool) -> Progress:
     """Read how far the sweep is. `driver_alive`: whether the last run's process lives."""
     with database.snapshot():
@@ -122,15 +146,15 @@ def read_progress(database: SweepDb, now_utc: str, *, driver_alive: bool) -> Pro
     now = tuple(
         _now(launch, row, events[row.launch_id, row.attempt], now_utc) for launch, row in running
     )
-    durations = [
-        duration
-        for row in attempts
-        if run is not None and row.run == run.run and row.state is LaunchState.DONE
-        if (duration := _duration_s(events[row.launch_id, row.attempt])) is not None
-    ]
+    durations: dict[str, list[float]] = {}
+    for row in attempts:
+        if run is not None and row.run == run.run and row.state is LaunchState.DONE:
+            duration = _duration_s(events[row.launch_id, row.attempt])
+            if duration is not None:
+                durations.setdefault(row.node, []).append(duration)
     tried = {row.launch_id for row in attempts if run is not None and row.run == run.run}
     waiting = [
-        line.launch_id
+        line
         for line in lines
         if line.state is LaunchState.PLANNED
         or (driver_alive and line.launch_id not in tried and _is_to_be_run(line))
@@ -144,8 +168,8 @@ def read_progress(database: SweepDb, now_utc: str, *, driver_alive: bool) -> Pro
         note=run.note if run else None,
         launches=lines,
         now=now,
-        finished=sum(line.state.is_finished and line.launch_id not in waiting for line in lines),
-        eta_s=eta_s(durations, len(waiting), [each.running_for_s for each in now]),
+        finished=sum(line.state.is_finished and line not in waiting for line in lines),
+        eta_s=_longest_s(durations, waiting, now),
     )
 
 
@@ -193,6 +217,7 @@ def _launch_line(
     return LaunchLine(
         launch_id=launch.launch_id,
         label=launch.label,
+        node=launch.node,
         role=launch.role.value,
         state=state,
         failure=failure,
@@ -230,6 +255,7 @@ def _now(
     return Now(
         launch_id=launch.launch_id,
         label=launch.label,
+        node=launch.node,
         attempt=row.attempt,
         phase=phase.get("phase"),
         phase_for_s=None if phase_seen is None else _between_s(phase_seen, now_utc),

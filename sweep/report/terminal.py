@@ -14,7 +14,7 @@ from rich.text import Text
 from sweep.analysis.bottleneck import findings, timed_rows
 from sweep.analysis.phases import PHASES
 from sweep.analysis.verdict import Verdict
-from sweep.analysis.wording import bounds, known, number, ratio
+from sweep.analysis.wording import bounds, known, number, ratio, several_nodes
 from sweep.model.plan import Role
 from sweep.model.states import TrialState
 from sweep.report.text import visible
@@ -34,8 +34,7 @@ def summary(frame: pd.DataFrame, verdict: Verdict) -> Group:
     """Return the table's main columns, one table for each place where rows are compared;
     leading configurations are marked with a star."""
     leading = {place.leading.trial_id for place in verdict.places if place.leading}
-    nodes = len(frame["node"].dropna().drop_duplicates()) > 1
-    places = ["node", "workload", "concurrency"] if nodes else ["workload", "concurrency"]
+    places = [*(["node"] if several_nodes(frame) else []), "workload", "concurrency"]
     parts: list[RenderableType] = []
     for keys, rows in frame.groupby(places, sort=False, dropna=False):
         *names, concurrency = (visible(str(key)) for key in keys)

@@ -286,3 +286,15 @@ def test_nodes_are_never_ranked_together() -> None:
         "node-a": "baseline",
         "node-b": "2 steps",
     }
+
+
+def test_warnings_name_the_node_where_there_are_several() -> None:
+    """The same configuration of two nodes is two rows, of which one may be doubtful."""
+    code = workload()
+    builder = RecordBuilder(experiment(code))
+    for node in ("node-a", "node-b"):
+        if node == "node-a":
+            builder.launch(BASELINE, TrialPlan(code), node=node)
+        builder.launch(steps(1), TrialPlan(code), node=node)
+    (missing,) = [text for text in judge(builder).warnings if text.startswith("No baseline")]
+    assert missing.endswith("no speed-up is known of 1 step on node-b.")

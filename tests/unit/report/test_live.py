@@ -18,6 +18,7 @@ def line(launch_id: str, state: LaunchState = LaunchState.PLANNED, **changes: An
     """A launch in the overview."""
     fields: dict[str, Any] = {
         "label": f"launch {launch_id}",
+        "node": "gpu-a",
         "role": "main",
         "failure": None,
         "attempts": 0,
@@ -33,6 +34,7 @@ def now(**changes: Any) -> Now:
     fields: dict[str, Any] = {
         "launch_id": "a",
         "label": "launch a",
+        "node": "gpu-a",
         "attempt": 1,
         "phase": "load",
         "phase_for_s": 3.0,
@@ -109,12 +111,29 @@ def test_a_failure_is_told_with_class_and_reason() -> None:
 def test_why_trials_failed_is_told_beside_why_their_launch_did() -> None:
     """A launch that ended well may hold trials that did not."""
     short = {"short_output": "2 of 3 answers are short"}
-    assert reasons(line("a", LaunchState.DONE, trial_failures=short)) == [
+    here = progress()
+    assert reasons(here, line("a", LaunchState.DONE, trial_failures=short)) == [
         "launch a: short_output: 2 of 3 answers are short"
     ]
     failed = line("b", failure=Failure("oom", "no memory"), trial_failures=short)
-    assert [text.split(": ")[1] for text in reasons(failed)] == ["oom", "short_output"]
-    assert reasons(line("c")) == []
+    assert [text.split(": ")[1] for text in reasons(here, failed)] == ["oom", "short_output"]
+    assert reasons(here, line("c")) == []
+
+
+def test_launches_of_several_nodes_are_told_apart() -> None:
+    """The node stands before the label, wherever a launch is named."""
+    failure = Failure("oom", "no memory")
+    lines = (line("a"), line("b", LaunchState.FAILED, node="gpu-b", failure=failure))
+    both = progress(*lines, now=(now(),))
+    told = changes(progress(line("a"), line("b", node="gpu-b")), both)
+    assert told == [
+        "launch 2/2 gpu-b: launch b: failed (oom: no memory)",
+        "  gpu-a: launch a: load, for 3.0 s; time left unknown",
+    ]
+    assert reasons(both, lines[1]) == ["gpu-b: launch b: oom: no memory"]
+    output = io.StringIO()
+    Console(file=output, width=200).print(overview(both))
+    assert "gpu-b: launch b" in output.getvalue()
 
 
 def test_phases_milestones_windows_and_waits_are_told() -> None:

@@ -9,6 +9,7 @@ from fakes.node import Call, Finish, Hold, Step, fails, good, load, measured, ph
 from fakes.sweeps import Crashed, SmallSweep, crash, small_experiment
 
 from sweep.agent import wire
+from sweep.model.experiment import Axes, NodeSpec, Variant
 from sweep.model.states import LaunchState
 from sweep.report.progress import Progress, eta_s, read_progress
 from sweep.store.sweep_db import SweepDb
@@ -27,6 +28,49 @@ def test_time_left_is_the_median_times_what_waits() -> None:
     assert eta_s([900.0], 9, []) == 9 * 900.0
     assert eta_s([900.0, 800.0, 5000.0], 2, [300.0]) == 2 * 900.0 + 600.0
     assert eta_s([900.0], 0, [2000.0]) == 0.0
+
+
+def test_time_left_is_that_of_the_node_that_takes_longest(tmp_path: Path) -> None:
+    """Nodes work at the same time; each is judged by what it did itself, once it did."""
+    variants = (Variant("default"), Variant("tuned", env={"A": "1"}))
+    nodes = (NodeSpec("a"), NodeSpec("b"))
+    axes = Axes(num_steps=(1, 2), variants=variants)
+    sweep = SmallSweep(tmp_path, experiment=small_experiment(axes=axes, nodes=nodes))
+    seen: list[Progress] = []
+
+    def watch() -> str | None:
+        seen.append(look(sweep))
+        return None
+
+    assert sweep.run(stop=watch).exit_code == 0
+    ended = {node: [p for p in seen if done(p, node)] for node in "ab"}
+    assert all(p.eta_s is None for p in seen if not done(p, "a") and not done(p, "b"))
+    both = [p for p in ended["a"] if p in ended["b"] and p.now and p.eta_s is not None]
+    assert both
+    for each in both:
+        assert each.eta_s == max(rest_s(each, "a"), rest_s(each, "b"))
+
+
+def done(progress: Progress, node: str) -> list[float]:
+    """How long the launches took that a node completed."""
+    return [
+        line.duration_s
+        for line in progress.launches
+        if line.node == node and line.state is LaunchState.DONE and line.duration_s is not None
+    ]
+
+
+def rest_s(progress: Progress, node: str) -> float:
+    """The rest of one node, by what it completed."""
+    waiting = [
+        line
+        for line in progress.launches
+        if line.node == node and line.state is LaunchState.PLANNED
+    ]
+    running_s = [now.running_for_s for now in progress.now if now.node == node]
+    if not waiting and not running_s:
+        return 0.0
+    return eta_s(done(progress, node), len(waiting), running_s) or 0.0
 
 
 def look(sweep: SmallSweep, *, driver_alive: bool = True) -> Progress:

@@ -262,3 +262,22 @@ def test_phases_are_told_where_there_are_any(tmp_path: Path) -> None:
     assert not re.search(heading.format("verify_ms"), plain)
     write_report(record, tmp_path, count)
     assert not (tmp_path / "plots" / "phases.png").exists()
+
+
+def test_rows_and_launches_of_several_nodes_are_told_apart(tmp_path: Path) -> None:
+    """The table gains its node column at once, and every launch says where it ran; with one node
+    neither is in the way."""
+    code = workload()
+    pages = []
+    for nodes in (("gpu-a", "gpu-b"), ("gpu-a",)):
+        builder = RecordBuilder(experiment(code))
+        for node in nodes:
+            builder.launch(BASELINE, TrialPlan(code), node=node)
+        record = builder.record()
+        frame = make_frame(record, count, read_gaps(record))
+        pages.append(page(record, frame, verdict(frame, record.experiment), []))
+    two, one = pages
+    assert "<strong>gpu-b: baseline</strong>" in two
+    assert "<strong>baseline</strong>" in one
+    shown = '<th class="" title="node: '
+    assert (shown in two, shown in one) == (True, False)
