@@ -13,11 +13,10 @@ from sweep.model.errors import SweepError
 from sweep.model.experiment import NodeSpec
 from sweep.model.states import LaunchState
 from sweep.nodes.access import node_factory, on_each
+from sweep.nodes.leaving import leave
 from sweep.ports import Node
 from sweep.store.directory import SweepLock
 from sweep.store.sweep_db import AttemptRow, SweepDb
-
-_COMMAND_TIMEOUT_S = 30.0
 
 
 def cancel(directory: Path, environment: Mapping[str, str]) -> int | None:
@@ -65,8 +64,8 @@ def clean(directory: Path, environment: Mapping[str, str]) -> Cleaned:
     node that does not answer keeps nobody from cleaning the others."""
     lock = SweepLock.take(directory)
     try:
-        _stop_what_runs(directory, lock, _attempts(directory), environment)
-        attempts = _attempts(directory)
+        _stop_what_runs(directory, lock, _recorded(directory)[1], environment)
+        sweep_id, attempts = _recorded(directory)
     finally:
         lock.release()
     names = sorted({row.node for row in attempts})
@@ -75,7 +74,9 @@ def clean(directory: Path, environment: Mapping[str, str]) -> Cleaned:
     }
 
     def remove(name: str, node: Node) -> list[str]:
-        return _remove(name, node, [row for row in attempts if row.node == name])
+        return _remove(
+            node, NodeSpec.named(name), sweep_id, [row for row in attempts if row.node == name]
+        )
 
     found = on_each(factories, remove)
     return Cleaned(
@@ -84,22 +85,19 @@ def clean(directory: Path, environment: Mapping[str, str]) -> Cleaned:
     )
 
 
-def _attempts(directory: Path) -> list[AttemptRow]:
+def _recorded(directory: Path) -> tuple[str, list[AttemptRow]]:
     database = SweepDb.open(directory)
     try:
-        return database.attempts()
+        return database.sweep_id, database.attempts()
     finally:
         database.close()
 
 
-def _remove(name: str, node: Node, attempts: Sequence[AttemptRow]) -> list[str]:
+def _remove(node: Node, spec: NodeSpec, sweep_id: str, attempts: Sequence[AttemptRow]) -> list[str]:
     """Remove a sweep's directories from one node, and return what was there."""
     running = [row for row in attempts if row.state is LaunchState.RUNNING]
     if running:
-        raise SweepError(f"launch {running[0].launch_id} may still run on node {name}")
-    removed = []
-    for path in sorted({str(PurePosixPath(row.directory).parent.parent) for row in attempts}):
-        if node.run(["test", "-e", path], timeout_s=_COMMAND_TIMEOUT_S).returncode == 0:
-            node.remove_tree(path)
-            removed.append(path if NodeSpec.named(name).host is None else f"{name}:{path}")
-    return removed
+        raise SweepError(f"launch {running[0].launch_id} may still run on node {spec.name}")
+    directories = [str(PurePosixPath(row.directory).parent.parent) for row in attempts]
+    removed = leave(node, spec, sweep_id, directories, remove=True)
+    return removed if spec.host is None else [f"{spec.name}:{path}" for path in removed]

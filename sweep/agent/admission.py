@@ -6,6 +6,7 @@ import time
 from typing import Callable, Dict, List, Optional, Sequence
 
 from sweep.agent import claim, gpus, procs, trials, wire
+from sweep.agent.holder import Holder
 from sweep.agent.journal import Journal, utc_now
 
 _POLL_S = 0.5
@@ -40,7 +41,7 @@ class Admission:
     ) -> claim.Claim:
         """Take the locks of the chosen GPUs."""
         owner = self._doc.owner
-        holder = claim.Holder(
+        holder = Holder(
             user=owner.user,
             host=owner.host,
             sweep=owner.sweep,

@@ -2,8 +2,10 @@
 
 The kernel's flock decides, so a claim ends with the process that holds it. The file's content
 names the owner for everybody else, and the processes the owner started: when an owner died and
-its server lives on, the GPUs are not free. Lock files are never removed: removing a file that
-another process has just opened would give the same claim to two owners.
+its server lives on, the GPUs are not free. After a launch the content keeps them for the next one
+of the same sweep, for a short while, so that nobody slips in between. Lock files are never
+removed: removing a file that another process has just opened would give the same claim to two
+owners.
 """
 
 from __future__ import annotations
@@ -13,11 +15,24 @@ import fcntl
 import json
 import os
 import stat
-from dataclasses import asdict, dataclass, field
+import time
+from dataclasses import asdict, dataclass, replace
 from typing import Dict, List, Optional, Sequence, Union
 
-from sweep.agent import procs, wire
+from sweep.agent import procs
 from sweep.agent.gpus import Gpu
+from sweep.agent.holder import (
+    KEPT_S,
+    Holder,
+    between_launches,
+    describe,
+    is_kept,
+    orphaned,
+    read_holder,
+    same_sweep,
+    state,
+    survivors,
+)
 
 DIRECTORY_VARIABLE = "SWEEP_CLAIM_DIR"
 _PREFIX = "sweep-"
@@ -27,22 +42,6 @@ _NODE = "node"
 
 class ClaimError(RuntimeError):
     """A lock file cannot be used; the message says which, why and what to do."""
-
-
-@dataclass(frozen=True)
-class Holder:
-    """The owner of a claim, as its lock file tells. `processes` are what the owner started."""
-
-    user: str
-    host: str
-    sweep: str
-    directory: str
-    nonce: str
-    pid: int
-    start_ticks: int
-    boot_id: str
-    since_utc: str
-    processes: List[List[int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -111,49 +110,9 @@ def _path(folder: str, resource: str) -> str:
     return os.path.join(folder, _PREFIX + resource.replace("/", "_") + _SUFFIX)
 
 
-def _read(descriptor: int) -> Optional[Holder]:
-    try:
-        return Holder(**json.loads(os.pread(descriptor, 1 << 20, 0)))
-    except (ValueError, TypeError):
-        return None
-
-
 def _overwrite(descriptor: int, data: bytes) -> None:
     os.pwrite(descriptor, data, 0)
     os.ftruncate(descriptor, len(data))
-
-
-def survivors(holder: Holder) -> List[int]:
-    """Return the pids of processes that a holder started and that still live."""
-    if holder.boot_id != procs.boot_id():
-        return []
-    found = {pid for pid, ticks in holder.processes if procs.alive((pid, ticks))}
-    entry = ("%s=%s" % (wire.NONCE_VARIABLE, holder.nonce)).encode()
-    for process in procs.snapshot().values():
-        if not process.dead and procs.carries(process.pid, entry):
-            found.add(process.pid)
-    return sorted(found)
-
-
-def holder_lives(holder: Holder) -> bool:
-    """Return whether the agent that holds a claim is alive."""
-    same_boot = holder.boot_id == procs.boot_id()
-    return same_boot and procs.alive((holder.pid, holder.start_ticks))
-
-
-def describe(holder: Holder) -> str:
-    """Name a holder for people."""
-    return "sweep %s of %s on %s (agent pid %d, since %s)" % (
-        holder.sweep, holder.user, holder.host, holder.pid, holder.since_utc,
-    )  # fmt: skip
-
-
-def _orphaned(holder: Holder, pids: List[int]) -> str:
-    return (
-        "the agent of %s is dead, but its server still runs (pid %s): "
-        "`sweep resume %s` goes on with it, `sweep clean %s` ends it"
-        % (describe(holder), ", ".join(map(str, pids)), holder.sweep, holder.sweep)
-    )
 
 
 class Claim:
@@ -166,16 +125,27 @@ class Claim:
     def _take(self, path: str, resource: str) -> Optional[Held]:
         descriptor = open_shared(path)
         self._descriptors.append(descriptor)
+        if (kept := self._kept(descriptor, resource)) is not None:
+            return kept  # without touching the lock: the sweep that keeps it is about to take it
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as problem:
             if problem.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise
-            other = _read(descriptor)
+            other = read_holder(descriptor)
             return Held(resource, other, describe(other) if other else "an agent that just started")
-        other = _read(descriptor)
-        pids = survivors(other) if other else []
-        return Held(resource, other, _orphaned(other, pids)) if other and pids else None
+        other = read_holder(descriptor)
+        if other is None or other.kept_until_s is not None:
+            return self._kept(descriptor, resource)  # what is kept was proven clean
+        pids = survivors(other)
+        return Held(resource, other, orphaned(other, pids)) if pids else None
+
+    def _kept(self, descriptor: int, resource: str) -> Optional[Held]:
+        """Return which other sweep keeps a claim for its next launch."""
+        other = read_holder(descriptor)
+        if other is None or not is_kept(other) or same_sweep(other, self.holder):
+            return None
+        return Held(resource, other, between_launches(other))
 
     def _close(self) -> None:
         for descriptor in self._descriptors:
@@ -198,16 +168,21 @@ class Claim:
 
     def record(self, processes: Sequence[procs.Identity]) -> None:
         """Write into the lock files who holds them and what it has started."""
-        document: Dict[str, object] = asdict(self.holder)
-        document["processes"] = [list(identity) for identity in processes]
-        data = json.dumps(document).encode()
+        self._write(replace(self.holder, processes=[list(identity) for identity in processes]))
+
+    def _write(self, holder: Holder) -> None:
+        data = json.dumps(asdict(holder)).encode()
         for descriptor in self._descriptors:
             _overwrite(descriptor, data)
 
-    def release(self) -> None:
-        """Give the locks back. What is not clean stays named in the files: see `abandon`."""
-        for descriptor in self._descriptors:
-            _overwrite(descriptor, b"")
+    def release(self, *, keep: bool = False) -> None:
+        """Give the locks back, or keep them for the sweep's next launch, which ends by itself.
+        What is not clean stays named in the files: see `abandon`."""
+        if keep:
+            self._write(replace(self.holder, kept_until_s=time.monotonic() + KEPT_S))
+        else:
+            for descriptor in self._descriptors:
+                _overwrite(descriptor, b"")
         self._close()
 
     def abandon(self) -> None:
@@ -221,27 +196,58 @@ def list_held(folder: str) -> List[Dict[str, object]]:
     Looks at owners only: taking the locks, even for a moment, would disturb those who claim.
     """
     held: List[Dict[str, object]] = []
+    for name in _lock_files(folder):
+        holder = _read_path(os.path.join(folder, name))
+        if holder is None:
+            continue
+        lives, reason = state(holder)
+        if reason is not None:
+            held.append(
+                {
+                    "resource": _resource(name),
+                    "holder": asdict(holder),
+                    "alive": lives,
+                    "reason": reason,
+                }
+            )
+    return held
+
+
+def let_go(folder: str, sweep: str) -> List[str]:
+    """Give back what a sweep keeps between launches, because there is no next one. Returns the
+    names of what it kept."""
+    given = []
+    for name in _lock_files(folder):
+        path = os.path.join(folder, name)
+        holder = _read_path(path)
+        if holder is None or holder.sweep != sweep or not is_kept(holder):
+            continue
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            continue  # it lapses by itself
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if read_holder(descriptor) == holder:
+                _overwrite(descriptor, b"")
+                given.append(_resource(name))
+        except BlockingIOError:  # someone has just claimed it
+            pass
+        finally:
+            os.close(descriptor)
+    return given
+
+
+def _lock_files(folder: str) -> List[str]:
     try:
         names = sorted(os.listdir(folder))
     except OSError:
         return []
-    for name in names:
-        if not (name.startswith(_PREFIX) and name.endswith(_SUFFIX)):
-            continue
-        holder = _read_path(os.path.join(folder, name))
-        if holder is None:
-            continue
-        lives = holder_lives(holder)
-        pids = [] if lives else survivors(holder)
-        if lives or pids:
-            entry: Dict[str, object] = {
-                "resource": name[len(_PREFIX) : -len(_SUFFIX)],
-                "holder": asdict(holder),
-                "alive": lives,
-                "reason": describe(holder) if lives else _orphaned(holder, pids),
-            }
-            held.append(entry)
-    return held
+    return [name for name in names if name.startswith(_PREFIX) and name.endswith(_SUFFIX)]
+
+
+def _resource(name: str) -> str:
+    return name[len(_PREFIX) : -len(_SUFFIX)]
 
 
 def _read_path(path: str) -> Union[Holder, None]:
@@ -250,6 +256,6 @@ def _read_path(path: str) -> Union[Holder, None]:
     except OSError:
         return None
     try:
-        return _read(descriptor)
+        return read_holder(descriptor)
     finally:
         os.close(descriptor)

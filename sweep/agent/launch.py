@@ -46,6 +46,8 @@ class Launch:
         self._watch: Optional[Watch] = None
         self._telemetry: Optional[Telemetry] = None
         self._left: List[str] = []
+        self._goes_on = True
+        """Whether the sweep may have a next launch, for which the claim is kept."""
         self._trouble: Optional[Ended] = None
 
     def run(self) -> None:
@@ -67,6 +69,7 @@ class Launch:
         ended = self._forward()
         phase = self._journal.phase
         timer.cancel()
+        self._goes_on = ended.end != "stopped"
         ended = self._back(ended)
         self._finish(ended, phase)
 
@@ -276,7 +279,7 @@ class Launch:
         if self._left:
             self._claim.abandon()
         else:
-            self._claim.release()
+            self._claim.release(keep=self._goes_on)
 
     def _finish(self, ended: Ended, phase: str) -> None:
         outcome = wire.Outcome(

@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 
 from sweep.agent import wire
 
-USAGE = "usage: agent run DIR | status DIR | stop DIR | inspect FILE"
+USAGE = "usage: agent run DIR | status DIR | stop DIR | inspect FILE | release SWEEP"
 
 
 def _verb(name: str, argument: str) -> Dict[str, Any]:
@@ -33,6 +33,10 @@ def _verb(name: str, argument: str) -> Dict[str, Any]:
         # on the node can read command lines.
         with open(argument, encoding="utf-8") as stream:
             return inspection.inspect(json.load(stream))
+    if name == "release":
+        from sweep.agent import claim  # noqa: PLC0415
+
+        return {"released": claim.let_go(claim.directory(), argument)}
     raise SystemExit(USAGE)
 
 

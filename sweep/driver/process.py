@@ -22,10 +22,11 @@ from sweep.model.errors import StoreError, SweepError
 from sweep.model.experiment import NodeSpec
 from sweep.nodes.access import agent_python, node_factory, on_each
 from sweep.nodes.archive import agent_archive
+from sweep.nodes.leaving import leave
 from sweep.ports import Clock, Node
 from sweep.store.directory import DRIVER_LOG, LAUNCHES_DIR, SweepLock
 from sweep.store.read import read_sweep
-from sweep.store.sweep_db import SweepDb
+from sweep.store.sweep_db import AttemptRow, SweepDb
 
 
 class StopSignals:
@@ -149,31 +150,29 @@ class Drive:
             ).run()
         finally:
             lanes.close()
-        if not experiment.keep:
-            self._tidy(nodes)
+        self._leave(nodes, keep=experiment.keep)
         return result
 
-    def _tidy(self, nodes: Sequence[NodeSpec]) -> None:
-        """Remove the sweep's directories from nodes that hold nothing more of it; a node that does
-        not answer keeps nobody waiting for the report."""
-        attempts = self._database.attempts()
-        directories: dict[str, set[str]] = {}
-        for spec in nodes:
-            rows = [row for row in attempts if row.node == spec.name]
-            if rows and all(row.outcome is not None and row.fetched is not None for row in rows):
-                parents = {str(PurePosixPath(row.directory).parent.parent) for row in rows}
-                directories[spec.name] = parents
+    def _leave(self, nodes: Sequence[NodeSpec], *, keep: bool) -> None:
+        """Give back what the sweep keeps on its nodes, and remove its directories from those that
+        hold nothing more of it; a node that does not answer keeps nobody waiting for the report."""
+        sweep_id = self._database.sweep_id
+        rows: dict[str, list[AttemptRow]] = {}
+        for row in self._database.attempts():
+            rows.setdefault(row.node, []).append(row)
+        specs = {spec.name: spec for spec in nodes if spec.name in rows}
 
-        def remove(name: str, node: Node) -> None:
-            for path in directories[name]:
-                node.remove_tree(path)
+        def leave_one(name: str, node: Node) -> None:
+            own = rows[name]
+            fetched = all(row.outcome is not None and row.fetched is not None for row in own)
+            directories = [str(PurePosixPath(row.directory).parent.parent) for row in own]
+            remove = fetched and not keep
+            leave(node, specs[name], sweep_id, directories, remove=remove)
 
         factories = {
-            spec.name: node_factory(spec, self._environment, self._clock)
-            for spec in nodes
-            if spec.name in directories
+            name: node_factory(spec, self._environment, self._clock) for name, spec in specs.items()
         }
-        for failed in on_each(factories, remove).values():
+        for failed in on_each(factories, leave_one).values():
             if failed is not None:  # nothing is lost; `clean` can do it later
                 print(f"{self._clock.utc()} {failed.message}", file=sys.stderr)
 

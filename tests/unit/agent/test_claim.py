@@ -7,23 +7,27 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sweep.agent import claim, port, procs
 from sweep.agent.gpus import Gpu
+from sweep.agent.holder import KEPT_S, Holder
 
 
-def holder() -> claim.Holder:
+def holder(**changes: Any) -> Holder:
     """This process as an owner."""
     own = procs.read(os.getpid())
     assert own is not None
-    return claim.Holder(
+    own_holder = Holder(
         user="ann", host="laptop", sweep="s1", directory="/d", nonce="none-such", pid=own.pid,
         start_ticks=own.start_ticks, boot_id=procs.boot_id(), since_utc="2026-01-01T00:00:00Z",
     )  # fmt: skip
+    return replace(own_holder, **changes)
 
 
 def test_all_locks_or_none(tmp_path: Path) -> None:
@@ -78,6 +82,55 @@ def test_an_owner_of_another_boot_is_gone(tmp_path: Path) -> None:
     assert claim.Claim(own).take(str(tmp_path), ["node"]) is None
 
 
+def test_between_launches_a_claim_is_kept_for_its_own_sweep(tmp_path: Path) -> None:
+    """T38: nobody slips in between two launches; the owner is named, and the same sweep goes on."""
+    folder = str(tmp_path)
+    first = claim.Claim(holder())
+    assert first.take(folder, ["a", "b"]) is None
+    first.release(keep=True)
+    for other in ({"sweep": "s2"}, {"user": "bob"}, {"host": "pc"}):
+        held = claim.Claim(holder(**other)).take(folder, ["b"])
+        assert held is not None
+        assert held.reason.startswith("sweep s1 of ann on laptop, between two launches")
+    assert claim.Claim(holder(sweep="s2")).take(folder, ["c"]) is None
+    told = {entry["resource"]: entry["alive"] for entry in claim.list_held(folder)}
+    assert (told["a"], told["b"]) == (False, False)
+    again = claim.Claim(holder())
+    assert again.take(folder, ["a", "b"]) is None
+    again.release()
+    assert claim.Claim(holder(sweep="s2")).take(folder, ["a", "b"]) is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"kept_until_s": -1.0}, {"kept_until_s": KEPT_S + 5.0}, {"boot_id": "another"}],
+    ids=["over", "longer than anybody keeps", "another boot"],
+)
+def test_what_is_kept_lapses(tmp_path: Path, changes: dict[str, Any]) -> None:
+    """A sweep whose driver died keeps nothing for long, whatever the file says."""
+    ahead_s = changes.get("kept_until_s", 30.0)
+    kept = holder(**changes | {"kept_until_s": time.monotonic() + ahead_s})
+    (tmp_path / "sweep-node.lock").write_text(json.dumps(asdict(kept)))
+    assert claim.list_held(str(tmp_path)) == []
+    assert claim.Claim(holder(sweep="s2")).take(str(tmp_path), ["node"]) is None
+
+
+def test_a_sweep_that_ends_lets_go(tmp_path: Path) -> None:
+    """Of what it keeps, and of nothing that others hold or keep."""
+    folder = str(tmp_path)
+    for name, sweep, keep in (("a", "s1", True), ("b", "s2", True), ("c", "s1", None)):
+        taken = claim.Claim(holder(sweep=sweep))
+        assert taken.take(folder, [name]) is None
+        if keep:
+            taken.release(keep=True)
+        else:
+            running = taken
+    assert claim.let_go(folder, "s1") == ["a"]
+    assert claim.let_go(folder, "s1") == []
+    assert [entry["resource"] for entry in claim.list_held(folder)] == ["b", "c"]
+    running.release()
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"user": 1}', "\x00" * 50])
 def test_a_lock_file_that_says_nothing_is_free(tmp_path: Path, content: str) -> None:
     """What cannot be read names no owner."""
@@ -103,9 +156,10 @@ AS_NOBODY = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
 from sweep.agent import claim
+from sweep.agent.holder import Holder
 os.setgid(65534)
 os.setuid(65534)
-own = claim.Holder("bob", "pc", "s2", "/d", "n", os.getpid(), 1, "b", "now")
+own = Holder("bob", "pc", "s2", "/d", "n", os.getpid(), 1, "b", "now")
 held = claim.Claim(own).take(sys.argv[2], ["node"])
 print(held.reason if held else "free")
 """
