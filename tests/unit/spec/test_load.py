@@ -233,6 +233,7 @@ _UNDER_SWEEP = ("topk: 1", "num_steps: 2", "nccl: {}", "{v: {args: {x: 1}}}")
 
 @given(st.sets(st.sampled_from(sorted(FAULTS)), min_size=1))
 @example(set(FAULTS) - {"exclude: []"})
+@settings(deadline=None)
 def test_every_problem_is_reported_at_once(chosen: set[str]) -> None:
     """However faults are combined, each is reported, once, and nothing else is.
 
