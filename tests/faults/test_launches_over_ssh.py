@@ -92,7 +92,7 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
         clock = SystemClock()
         node = SshNode("node", clock, files=server.files())
         stack.callback(node.close)
-        yield Remote(root, Lane(node, clock))
+        yield Remote(root, Lane(lambda: node, clock))
 
 
 def encoded(text: str) -> bytes:
