@@ -7,6 +7,7 @@ from typing import Any
 
 from sweep.analysis.measurement import Measurement, drafting
 from sweep.analysis.uncertainty import relative_half_width
+from sweep.engines.classify import WITHOUT_GRAPH
 from sweep.model.experiment import Workload
 
 INEFFECTIVE_ACCEPT_LENGTH = 1.05
@@ -49,6 +50,11 @@ def is_cache_unknown(events: Iterable[Mapping[str, Any]], trial_id: str) -> bool
         if event["event"] == "flush" and trial == trial_id and not event["confirmed"]:
             return True
     return False
+
+
+def is_without_graph(events: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether the launch's log tells of decoding outside the CUDA graphs."""
+    return any(event["event"] == "milestone" and event["name"] == WITHOUT_GRAPH for event in events)
 
 
 def _is_wide(measurement: Measurement, workload: Workload) -> bool:

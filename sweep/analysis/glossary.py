@@ -279,6 +279,8 @@ FLAGS = {
     "settings_changed": "The server said that it runs with other settings than were asked "
     "(settings_note): the row is of what it runs with.",
     "settings_unknown": "The server did not say which settings it runs with.",
+    "without_graph": "The server decoded batches outside its CUDA graphs, which is slower: there "
+    "were none, or the batch was larger than they were captured for.",
     "phases_not_loaded": "The cycles were to be timed, and no process of the engine said that it "
     "does: there are no phases.",
     "phases_incompatible": "The instrument does not fit this engine everywhere; what it could not "

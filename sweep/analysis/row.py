@@ -15,7 +15,7 @@ import numpy as np
 
 from sweep.analysis import acceptance, break_even, timeline
 from sweep.analysis.cycles import Recorded
-from sweep.analysis.flags import is_cache_unknown, measurement_flags
+from sweep.analysis.flags import is_cache_unknown, is_without_graph, measurement_flags
 from sweep.analysis.glossary import ARGUMENT_PREFIX, SHARE_PREFIX
 from sweep.analysis.measurement import (
     Measurement,
@@ -91,6 +91,8 @@ def trial_row(source: Source) -> Row:
         flags += measurement_flags(measured, trial.trial.workload, row["accept_length"])
         if is_cache_unknown(attempt.events, trial.trial.trial_id):
             flags.append("cache_unknown")
+        if is_without_graph(attempt.events):
+            flags.append("without_graph")
         if source.is_throttled:
             flags.append("throttled")
         inside = _phased(source, attempt, measured)

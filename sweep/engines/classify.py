@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sweep.agent.wire import Outcome, Pattern, RequestRecord
 from sweep.model.plan import PlannedTrial
+from sweep.model.redaction import redact_text
 from sweep.model.states import Failure, LaunchState, TrialState
 from sweep.ports import Engine
 
 MAX_ERROR_SHARE = 0.05
 BEFORE_TRIALS = frozenset({"claim", "clean", "start", "load", "ready"})
 HTTP_OK = 200
+WITHOUT_GRAPH = "without_graph"
+"""Milestone by which an engine's log tells that a batch was decoded outside the CUDA graphs."""
+_LONGEST_QUOTE = 300
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,13 @@ class LogSign:
     def pattern(self) -> Pattern:
         """As the agent looks for it."""
         return Pattern(self.name, self.regex)
+
+
+def quotable(line: str) -> str:
+    """Return a line fit for a terminal: no control characters, no passwords, not endless."""
+    plain = _ESCAPE.sub("", line)
+    shown = "".join(sign if sign.isprintable() else " " for sign in plain).strip()
+    return redact_text(shown, frozenset())[:_LONGEST_QUOTE]
 
 
 def classify_outcome(outcome: Outcome, signs: Sequence[LogSign]) -> Failure | None:

@@ -9,8 +9,7 @@ import re
 from dataclasses import replace
 
 from sweep.agent.wire import Outcome, Pattern
-from sweep.engines.classify import LogSign
-from sweep.model.redaction import redact_text
+from sweep.engines.classify import LogSign, quotable
 from sweep.model.states import Failure
 
 MILESTONES = (
@@ -74,9 +73,6 @@ SIGNS = (
 )
 """In order of precedence: the first that was seen names the failure."""
 
-_LONGEST_QUOTE = 300
-_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-
 
 def with_log_line(failure: Failure, outcome: Outcome) -> Failure:
     """Return a failure with the line of the log that says it: of a wrong argument or model the
@@ -95,12 +91,5 @@ def _telling_line(failure: Failure, outcome: Outcome) -> str | None:
         return None
     for line in reversed(outcome.log_tail):
         if any(re.search(regex, line) for regex in regexes):
-            return _quotable(line)
+            return quotable(line)
     return None
-
-
-def _quotable(line: str) -> str:
-    """Return a line fit for a terminal: no control characters, no passwords, not endless."""
-    plain = _ESCAPE.sub("", line)
-    shown = "".join(sign if sign.isprintable() else " " for sign in plain).strip()
-    return redact_text(shown, frozenset())[:_LONGEST_QUOTE]

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweep.agent.wire import Answer, EngineDoc, Outcome, Request, RequestRecord
-from sweep.engines.classify import classify_outcome
 from sweep.engines.sglang import arguments, counts, log, rules, wire
 from sweep.model.errors import Problem
 from sweep.model.experiment import Experiment, Prompt, Workload
@@ -89,7 +88,7 @@ class SGLang:
 
     def classify_launch(self, outcome: Outcome) -> Failure | None:
         """Name why a launch failed."""
-        return classify_outcome(outcome, log.SIGNS)
+        return log.classify(outcome)
 
     def classify_trial(
         self, trial: PlannedTrial, records: Sequence[RequestRecord]

@@ -20,6 +20,11 @@ ALGORITHMS = (*EAGLE_LIKE, NGRAM)
 REFUSED_ALGORITHMS = ("DFLASH", "FROZEN_KV_MTP", "DSPARK", "UNO")
 """SGLang's own, never tried with sweep."""
 
+NGRAM_NOTE = (
+    "n-gram drafting learns from what the server has generated: repeats of a prompt get faster"
+)
+"""Seen in 0.5.23: 1 of 230 draft tokens accepted at first, 38 of 45 when the prompt came again."""
+
 MAX_DRAFT_TOKENS = 64
 """Of a tree whose size is left to sweep."""
 
@@ -88,7 +93,7 @@ def ngram(configuration: Configuration) -> Judged:
     if configuration.num_draft_tokens < 2:  # noqa: PLR2004 - the root and one draft token
         reason = f"num_draft_tokens {configuration.num_draft_tokens}: the root is one of them"
         return Judged(configuration, reason=reason)
-    return Judged(replace(configuration, topk=None))
+    return Judged(replace(configuration, topk=None), note=NGRAM_NOTE)
 
 
 def baseline(configuration: Configuration) -> Configuration:

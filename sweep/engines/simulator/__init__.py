@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweep.agent.wire import Answer, EngineDoc, Outcome, Request, RequestRecord
-from sweep.engines.classify import classify_outcome
 from sweep.engines.sglang import counts, log, wire
 from sweep.engines.simulator import arguments, rules
 from sweep.model.errors import Problem
@@ -86,7 +85,7 @@ class Simulator:
 
     def classify_launch(self, outcome: Outcome) -> Failure | None:
         """Name why a launch failed."""
-        return classify_outcome(outcome, log.SIGNS)
+        return log.classify(outcome)
 
     def classify_trial(
         self, trial: PlannedTrial, records: Sequence[RequestRecord]

@@ -120,6 +120,7 @@ def test_ngram_has_draft_tokens_and_nothing_else() -> None:
     judged = judge(None, 1, 8, algorithm="NGRAM", draft_model=None)
     assert (judged.reason, judged.configuration.topk) == (None, None)
     assert judged.configuration.label == "NGRAM, 8 tokens"
+    assert "repeats of a prompt get faster" in str(judged.note)
     assert "neither steps nor topk" in reason(2, 1, 8, algorithm="NGRAM")
     assert "num_draft_tokens" in reason(None, 1, None, algorithm="NGRAM")
     assert "the root" in reason(None, 1, 1, algorithm="NGRAM")
