@@ -40,7 +40,7 @@ def test_a_sweep_without_a_driver_keeps_its_node_for_a_while(machine: Machine) -
     assert finished(following).code == 1
     refused = machine.run("submit", other)
     assert refused.code == 3
-    assert "node of node local is held: sweep first-" in refused.text
+    assert "node is held: sweep first-" in refused.text
     gone(agent, 60)
     refused = machine.run("submit", other)
     assert refused.code == 3
