@@ -19,9 +19,8 @@ from pathlib import Path
 from sweep import views
 from sweep.agent import procs
 from sweep.agent.facts.storage import disk_facts
-from sweep.check import planning
 from sweep.check.facts import Facts
-from sweep.check.line import CheckLine, Group, Level, error, of_level, ok
+from sweep.check.line import Level, of_level
 from sweep.check.storage import expected_load
 from sweep.driver.clock import SystemClock
 from sweep.engines import engine_of
@@ -100,19 +99,6 @@ class Prepared:
     """What may cost results or time, found on the nodes."""
 
 
-@dataclass(frozen=True)
-class Checked:
-    """What was found before a sweep, and how long looking took."""
-
-    groups: tuple[Group, ...]
-    seconds: float
-
-    @property
-    def exit_code(self) -> int:
-        """That of a submit which refused for the same errors; 0 when there are none."""
-        return UnusableError.exit_code if of_level(self.groups, Level.ERROR) else 0
-
-
 def load(file: Path, overrides: Sequence[str]) -> Loaded:
     """Load and validate an experiment file; raises UsageError and SpecError."""
     try:
@@ -158,7 +144,7 @@ def read_prompts(path: Path) -> str:
 
 def plan(experiment: Experiment, environment: Mapping[str, str]) -> Planned:
     """Ask the nodes for what identities need, and plan."""
-    facts = require_answers(_ask(experiment, environment))
+    facts = require_answers(ask(experiment, environment))
     return planned_for(experiment, facts)
 
 
@@ -196,38 +182,11 @@ def plan_for(experiment: Experiment, facts: Sequence[Facts]) -> Plan:
     return make_plan(experiment, engine_of(experiment.engine), known)
 
 
-def _ask(experiment: Experiment, environment: Mapping[str, str]) -> tuple[Facts | Silent, ...]:
+def ask(experiment: Experiment, environment: Mapping[str, str]) -> tuple[Facts | Silent, ...]:
+    """Ask every node of an experiment for facts."""
     clock = SystemClock()
     factories = {spec.name: node_factory(spec, environment, clock) for spec in experiment.nodes}
     return ask_all(experiment, engine_of(experiment.engine), factories, clock)
-
-
-def check(loaded: Loaded, environment: Mapping[str, str], results: Path) -> Checked:
-    """Look at everything that a submit of the file would stand on, and start nothing. Raises
-    UsageError when the file asks for nothing."""
-    clock, experiment = SystemClock(), loaded.experiment
-    began_s = clock.monotonic_s()
-    asked = _ask(experiment, environment)
-    facts = tuple(each for each in asked if isinstance(each, Facts))
-    planned = planned_for(experiment, facts)
-    require_launches(planned.plan)
-    earlier, line = _kept_in(results, experiment.name)
-    plan_group = Group("plan", (*planning.lines(plan_summary(experiment, planned)), line))
-    groups = check_all(asked, experiment, engine_of(experiment.engine), earlier)
-    return Checked((plan_group, *groups), clock.monotonic_s() - began_s)
-
-
-def _kept_in(results: Path, name: str) -> tuple[str | None, CheckLine]:
-    """Return the sweep that a submit would continue, and what is to be said of its directory."""
-    disk = disk_facts(str(results))
-    try:
-        check_results_directory(results, disk, make=False)
-        earlier = _latest_of_name(results, name)
-    except UnusableError as why:
-        return None, error("results", why.message, why.hint)
-    if earlier is None:
-        return None, ok("results", f"kept in {results} ({disk['file_system']})")
-    return earlier.sweep_id, ok("results", f"continues {earlier.sweep_id} in {results}")
 
 
 def plan_summary(experiment: Experiment, planned: Planned) -> PlanSummary:
@@ -248,7 +207,7 @@ def prepare(loaded: Loaded, planned: Planned, results: Path, *, new: bool) -> Pr
     latest one of the same name, and take its lock. Raises UnusableError."""
     check_results_directory(results, disk_facts(str(results)))
     name = loaded.experiment.name
-    earlier = None if new else _latest_of_name(results, name)
+    earlier = None if new else latest_of_name(results, name)
     warnings = _require_usable(
         loaded.experiment, planned.facts, earlier.sweep_id if earlier else None
     )
@@ -295,7 +254,7 @@ def _require_usable(
     return tuple(sentences(of_level(groups, Level.WARNING)))
 
 
-def _latest_of_name(results: Path, name: str) -> FoundSweep | None:
+def latest_of_name(results: Path, name: str) -> FoundSweep | None:
     """Return the sweep that a file of this name continues; one that cannot be read is refused."""
     named = [sweep for sweep in find_sweeps(results) if sweep.name == name]
     if named and named[-1].problem is not None:
@@ -335,7 +294,7 @@ def prepare_resume(results: Path, text: str | None, environment: Mapping[str, st
     warnings: tuple[str, ...] = ()
     if to_run:
         check_results_directory(results, disk_facts(str(results)))
-        facts = require_answers(_ask(experiment, environment))
+        facts = require_answers(ask(experiment, environment))
         warnings = _require_usable(experiment, facts, found.sweep_id)
         require_same(planned, plan_for(experiment, facts))
     return Prepared(

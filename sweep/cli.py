@@ -100,10 +100,10 @@ def check(
     as_json: bool,
 ) -> None:
     """Look at all that a sweep of FILE would stand on; exit code 3 when it could not start."""
-    from sweep import app  # noqa: PLC0415
+    from sweep import app, checking  # noqa: PLC0415
     from sweep.report import terminal_check  # noqa: PLC0415
 
-    checked = app.check(app.load(file, overrides), os.environ, _directory(results))
+    checked = checking.check(app.load(file, overrides), os.environ, _directory(results))
     if as_json:
         _print_json(dataclasses.asdict(checked))
     else:

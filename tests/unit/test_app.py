@@ -41,6 +41,23 @@ def test_the_engines_version_is_kept_with_the_plan(tmp_path: Path) -> None:
     database.close()
 
 
+def test_warnings_refuse_nothing_and_are_handed_on(tmp_path: Path) -> None:
+    """A clock that is an hour off keeps no sweep from starting, and the user hears of it."""
+    late = replace(FACTS, clock_ahead_s=-3600.0)
+    prepared = prepare(LOADED, replace(PLANNED, facts=(late,)), tmp_path, new=True)
+    prepared.lock.release()
+    (text,) = prepared.warnings
+    assert text.startswith("local: clock: 60 min behind this machine's")
+
+
+def test_errors_refuse_before_anything_is_made(tmp_path: Path) -> None:
+    """With every line that check shows as one."""
+    broken = replace(FACTS, answer={**FACTS.answer, "gpu_error": "driver mismatch"})
+    with pytest.raises(UnusableError, match="local: GPUs: nvidia-smi fails: driver mismatch"):
+        prepare(LOADED, replace(PLANNED, facts=(broken,)), tmp_path, new=True)
+    assert list(tmp_path.iterdir()) == []
+
+
 def complete(directory: Path) -> None:
     """End every trial of a sweep well."""
     database = SweepDb.open(directory)

@@ -29,3 +29,23 @@ def test_an_nvidia_smi_that_cannot_start_is_an_error(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(gpus.GpuError, match="does not answer"):
         gpus.list_gpus()
+
+
+def test_an_old_driver_does_not_know_compute_capabilities(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It refuses the whole question, and is asked again for the rest."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text(
+        '#!/bin/sh\ncase "$1" in *compute_cap*) echo not a valid field; exit 2;; esac\n'
+        'echo "GPU-a, 300.00, 350.00, Enabled"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    assert gpus.list_details() == {
+        "GPU-a": {
+            "power_limit_w": 300.0,
+            "power_default_limit_w": 350.0,
+            "persistence": "Enabled",
+        }
+    }
