@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from sweep import app, views
 from sweep.model.errors import InterruptedSweep, SweepError
 from sweep.report import live, terminal
 from sweep.store.reader import RunRow
+
+_FULL_BYTES = 1 << 20
 
 
 class Signals:
@@ -106,9 +109,12 @@ def _tell(directory: Path, pid: int, run: RunRow | None) -> int:
     if run is None or run.exit_code is None:
         said = app.driver_log_tail(directory)
         last = f"; it last wrote:\n{said}" if said else " without a word"
+        full = shutil.disk_usage(directory).free < _FULL_BYTES
+        why = f"; the disk of {directory} is full" if full else ""
         raise SweepError(
-            f"the driver (pid {pid}) died, see {directory}/driver.log{last}",
-            hint=f"what was recorded is kept; go on with `sweep resume {directory.name}`",
+            f"the driver (pid {pid}) died, see {directory}/driver.log{last}{why}",
+            hint=f"{'free space there; ' if full else ''}what was recorded is kept, and what runs "
+            f"on a node goes on; go on with `sweep resume {directory.name}`",
         )
     terminal.show_result(*views.result(directory), directory)
     if run.note:

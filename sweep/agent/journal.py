@@ -30,10 +30,15 @@ class _Lines:
         self._descriptor = os.open(path, flags, 0o600)
 
     def append(self, text: str) -> None:
-        """Append one line in one write."""
+        """Append one line in one write; nothing of one that does not fit on the disk stays."""
         data = text.encode() + b"\n"
-        while data:
-            data = data[os.write(self._descriptor, data) :]
+        end = os.fstat(self._descriptor).st_size
+        try:
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+        except OSError:
+            os.ftruncate(self._descriptor, end)  # what comes later must not stand in its line
+            raise
 
     def sync(self) -> None:
         """Make what was appended survive a crash of the machine."""

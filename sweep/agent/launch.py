@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import signal
@@ -99,7 +100,8 @@ class Launch:
             self._complain("cannot write the event %s %s" % (kind, fields), problem)
 
     def _complain(self, what: str, problem: OSError) -> None:
-        print("%s: %s" % (what, problem), file=sys.stderr)  # agent.log
+        with contextlib.suppress(OSError):  # agent.log lies on the same disk, which may be full
+            print("%s: %s" % (what, problem), file=sys.stderr)
         self._trouble = self._trouble or Ended("error", "%s: %s" % (what, problem))
 
     def _record(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import signal
@@ -68,14 +69,21 @@ def _clean_after_dead(directory: str, doc: wire.LaunchDoc) -> List[str]:
     lock = open_lock(directory)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two who stop the same launch take turns
-        journal = Journal(directory)
-        journal.resume()
-        journal.event("stopping", by="stop")
+        _note(directory, "stopping", by="stop")
         left = _clean(directory, doc)
         if left:
-            journal.event("dirty", left=left)
+            _note(directory, "dirty", left=left)
         else:
-            journal.event("clean")
+            _note(directory, "clean")
         return left
     finally:
         os.close(lock)
+
+
+def _note(directory: str, kind: str, **fields: Any) -> None:
+    """Append an event to those of a dead agent. What a full disk cannot take is not said, because
+    what its server holds must be given back all the same."""
+    with contextlib.suppress(OSError):
+        journal = Journal(directory)
+        journal.resume()
+        journal.event(kind, **fields)

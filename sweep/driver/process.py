@@ -111,8 +111,9 @@ class Drive:
             if report:
                 result = self._report(result)
         except SweepError as error:
-            result = RunResult(error.exit_code, error.message)
-            print(f"{self._clock.utc()} {error.message}", file=sys.stderr)
+            hint = f" ({error.hint})" if error.hint else ""
+            result = RunResult(error.exit_code, f"{error.message}{hint}")
+            print(f"{self._clock.utc()} {result.note}", file=sys.stderr)
         finally:
             self._record_end(result)
         return result.exit_code

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import secrets
 import shutil
@@ -53,6 +55,8 @@ class LocalNode:
                 os.fsync(stream.fileno())
             partial.rename(target)
         except OSError as error:
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
             raise self._error(f"cannot write {path}", error) from error
 
     def read(self, path: str, offset: int = 0, limit: int | None = None) -> bytes | None:
@@ -109,7 +113,15 @@ class LocalNode:
         """Nothing is held."""
 
     def _error(self, what: str, error: OSError | ValueError) -> NodeError:
-        return NodeError(f"{self.name}: {what}: {getattr(error, 'strerror', None) or error}")
+        said = f"{self.name}: {what}: {getattr(error, 'strerror', None) or error}"
+        return NodeError(said, hint=hint_of(error))
+
+
+def hint_of(error: OSError | ValueError) -> str | None:
+    """Return what to do about an error of a node's files, None where its words say it."""
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return "free space on that disk, then go on with `sweep resume`"
+    return None
 
 
 def make_private(directory: Path) -> None:

@@ -16,7 +16,7 @@ from typing import TypeVar
 import paramiko
 
 from sweep.model.errors import NodeError, NodeUnreachableError
-from sweep.nodes.local import make_private
+from sweep.nodes.local import hint_of, make_private
 from sweep.nodes.ssh_config import SshFiles
 from sweep.nodes.ssh_files import put_file, read_file
 from sweep.nodes.ssh_link import Deadlines, Link
@@ -251,4 +251,5 @@ class SshNode:
         )
 
     def _error(self, what: str, error: OSError) -> NodeError:
-        return NodeError(f"{self.name}: cannot {what}: {error.strerror or error}")
+        said = f"{self.name}: cannot {what}: {error.strerror or error}"
+        return NodeError(said, hint=hint_of(error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import posixpath
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,7 +17,10 @@ _AT_ONCE = 64
 
 
 def put_file(sftp: paramiko.SFTPClient, path: str, partial: str, data: bytes) -> None:
-    """Write `partial` with mode 0600 and rename it to `path`; parents are made with 0700."""
+    """Write `partial` with mode 0600 and rename it to `path`; parents are made with 0700.
+
+    What the node does not take whole is an OSError with ENOSPC, and does not stay there.
+    """
     try:
         stream = sftp.open(partial, "wb")
     except FileNotFoundError:
@@ -29,7 +33,10 @@ def put_file(sftp: paramiko.SFTPClient, path: str, partial: str, data: bytes) ->
             stream.write(data[start : start + BLOCK])
     size = sftp.stat(partial).st_size
     if size != len(data):
-        raise OSError(f"only {size} of {len(data)} bytes arrived; the disk may be full")
+        sftp.remove(partial)
+        # SFTP has no word for it; of a path that could be opened, hardly anything else is meant.
+        said = f"the disk is full: only {size} of {len(data)} bytes arrived"
+        raise OSError(errno.ENOSPC, said)
     sftp.posix_rename(partial, path)
 
 
