@@ -3,12 +3,14 @@
 A cycle has four marks on the device: at its entry, after drafting, after verification, after the
 draft's extension; it lasts until the next cycle's entry. Results join in the order of their cycles.
 
-The decoding thread only notes; another thread reads the marks and gives out rows. They share one
-queue, to which the first appends and from which the second takes, and need no lock.
+The decoding thread notes, and reads the marks of older cycles: another thread that asked for an
+event could break a graph that is captured at that moment. The other thread gives out what is left
+once the server pauses.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from typing import Any, Callable, Deque, FrozenSet, List, Optional, Protocol, Tuple
 
@@ -25,7 +27,9 @@ Row = Tuple[Optional[float], ...]
 
 GAP_S = 1.0
 """A longer pause of the host between two cycles is no part of the first."""
-MOST_PENDING = 4096
+BEHIND = 2
+"""Cycles whose marks are not read yet while others follow."""
+MOST_PENDING = 256
 """Cycles in the queue; more are given up."""
 
 _BEFORE_DRAFT, _BEFORE_VERIFY, _BEFORE_EXTEND = 1, 2, 3
@@ -100,6 +104,8 @@ class Recorder:
         self._last_s = 0.0
         self._awaiting: Deque[Cycle] = deque()
         self._pending: Deque[Cycle] = deque()
+        self._giving = threading.Lock()
+        """Held by whoever takes from the queue."""
         self._count = 0
         self._stopped = False
 
@@ -158,6 +164,11 @@ class Recorder:
         cycle.host_cycle_s = self._last_s - cycle.start_s
         cycle.steps, cycle.draft_tokens, cycle.accepted = steps, draft_tokens, accepted
         self._append(cycle)
+        if len(self._pending) > BEHIND and self._giving.acquire(blocking=False):
+            try:
+                self._give_out(keep=BEHIND)
+            finally:
+                self._giving.release()
 
     def abandon(self) -> None:
         """The call raised."""
@@ -227,13 +238,18 @@ class Recorder:
     # Of the other thread
 
     def settle(self, *, at_once: bool = False) -> None:
-        """Give out the cycles that are complete and that the device has passed.
+        """Give out what is complete once nobody decodes any more, and what nothing will complete
+        any more once the server has paused, or `at_once`."""
+        calm = self._open is None
+        final = at_once or (calm and self._now() - self._last_s > GAP_S)
+        if final or (calm and self._last is None):
+            with self._giving:
+                self._give_out(keep=0, final=final)
 
-        Once the server has paused, or `at_once`, also those that nothing will complete any more.
-        """
-        paused = self._open is None and self._now() - self._last_s > GAP_S
-        final = paused or at_once
-        while self._pending and not self._stopped:
+    def _give_out(self, *, keep: int, final: bool = False) -> None:
+        """Give out the oldest cycles that are complete and that the device has passed, but `keep`
+        of them; `final`: those too that are not complete."""
+        while len(self._pending) > keep and not self._stopped:
             cycle = self._pending[0]
             if not (final or (cycle.whole and cycle.joined)):
                 return
