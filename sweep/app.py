@@ -303,15 +303,32 @@ def prepare_resume(results: Path, text: str | None, environment: Mapping[str, st
 
 
 def require_same(planned: Plan, now: Plan) -> None:
-    """Raise UnusableError when a node's GPUs, engine or models are no longer those of the plan:
-    what was measured and what would be measured must not stand in one table."""
+    """Raise UnusableError when a node's GPUs, engine, models or setup are no longer those of the
+    plan: what was measured and what would be measured must not stand in one table."""
     if {launch.launch_id for launch in planned.launches} != {
         launch.launch_id for launch in now.launches
     }:
+        variables = _changed_variables(planned, now)
+        what = (
+            f"what engine.setup gives ({', '.join(variables)})"
+            if variables
+            else ("the engine, a model or the GPUs of a node")
+        )
         raise UnusableError(
-            "the engine, a model or the GPUs of a node have changed since this sweep was planned",
+            f"{what} changed since this sweep was planned",
             hint="submit the experiment file again: what no longer fits is set aside, not mixed",
         )
+
+
+def _changed_variables(planned: Plan, now: Plan) -> list[str]:
+    """Return the variables whose values differ, launch by launch, in the servers' environments."""
+    found: set[str] = set()
+    for before, after in zip(planned.launches, now.launches, strict=False):
+        found |= {name for name, _ in before.server.env.items() ^ after.server.env.items()}
+        found |= {*before.server.unset} ^ {*after.server.unset}
+        if before.server.path_first != after.server.path_first:
+            found.add("PATH")
+    return sorted(found)
 
 
 def _rest(directory: Path) -> tuple[Experiment, Plan, int]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from sweep.check import setup
 from sweep.check.facts import Facts
 from sweep.check.line import CheckLine, Group, Level, error, of_level
 from sweep.check.node import check_node, together
@@ -18,8 +19,11 @@ from sweep.model.experiment import Experiment, NodeSpec
 from sweep.nodes.access import agent_python, on_each
 from sweep.nodes.archive import agent_archive
 from sweep.ports import Clock, Engine, Node
+from sweep.spec.plan import path_first
 
 _INSPECT_TIMEOUT_S = 150.0
+_SETUP_TIMEOUT_S = 125.0
+"""Above the limit of the agent's own, which comes before the rest."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +62,14 @@ def ask_all(
 
 
 def require_answers(asked: Sequence[Facts | Silent]) -> tuple[Facts, ...]:
-    """Return the facts of all nodes; raises UnusableError when a node could not be asked."""
-    silent = [each.group for each in asked if isinstance(each, Silent)]
-    require_usable(silent)
+    """Return the facts of all nodes; raises UnusableError when a node could not be asked, or when
+    the user's setup failed there: what a server would be started with is not known then."""
+    require_usable(
+        [
+            each.group if isinstance(each, Silent) else Group(each.node, tuple(setup.lines(each)))
+            for each in asked
+        ]
+    )
     return tuple(each for each in asked if isinstance(each, Facts))
 
 
@@ -106,6 +115,8 @@ def inspect(
             "version_argv": list(engine.version_argv(experiment)),
             "version_input": dict(engine.version_input(experiment)),
             "env": dict(experiment.engine.env),
+            "setup": list(experiment.engine.setup),
+            "path_first": list(path_first(experiment.engine.python)),
             **asdict(engine.installation(experiment)),
         }
         answer, ahead_s = _ask(node, agent_python(spec), home, asked, clock)
@@ -130,7 +141,8 @@ def _ask(
     try:
         node.put(f"{directory}/asked.json", json.dumps(asked).encode())
         argv = [python, "-I", path, "inspect", f"{directory}/asked.json"]
-        ended = node.run(argv, timeout_s=_INSPECT_TIMEOUT_S)
+        more_s = _SETUP_TIMEOUT_S if asked["setup"] else 0.0
+        ended = node.run(argv, timeout_s=_INSPECT_TIMEOUT_S + more_s)
         now_s = dt.datetime.fromisoformat(clock.utc()).timestamp()
     except NodeError:
         with contextlib.suppress(NodeError):  # what failed first is what is to be told

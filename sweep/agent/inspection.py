@@ -12,12 +12,14 @@ from dataclasses import asdict
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from sweep.agent import claim, gpus, procs, wire
-from sweep.agent.facts import machine, models, package, session, storage, toolchain
+from sweep.agent.facts import machine, models, package, session, setup, storage, toolchain
 
 _VERSION_TIMEOUT_S = 120.0
 """Importing an engine from a cold disk takes a while."""
 _GROUP_TIMEOUT_S = 45.0
 _COMMAND_CHARACTERS = 200
+_AS_THE_SERVER = ("version", "models", "packages", "compilers", "caches")
+"""Groups that are looked at with the server's environment."""
 Environment = Dict[str, str]
 
 
@@ -25,11 +27,16 @@ def inspect(asked: Dict[str, Any]) -> Dict[str, Any]:
     """Return the facts.
 
     `asked` may hold workdir, paths, version_argv with version_input, the server's env (null:
-    unset), models with from_hub, and package with pythons. Groups are asked at the same time; one
-    that fails is null, and `unknown` says why. How fast storage reads is measured afterwards.
+    unset) with setup (shell lines) under it and path_first, models with from_hub, and package
+    with pythons. Groups are asked at the same time; one that fails is null, and `unknown` says
+    why; those of the server's environment are null when its setup fails. How fast storage reads
+    is measured afterwards.
     """
     user = procs.user_name(os.geteuid())
-    environment = _environment(asked.get("env") or {})
+    login, lines = dict(os.environ), asked.get("setup")
+    layer = setup.capture(lines, login) if lines else None
+    env, path_first = asked.get("env") or {}, asked.get("path_first") or []
+    environment = setup.laid_over(login, layer, env, path_first)
     pythons = asked.get("pythons") or []
     groups: Dict[str, Callable[[], Any]] = {
         "gpu": _gpu_facts,
@@ -46,12 +53,15 @@ def inspect(asked: Dict[str, Any]) -> Dict[str, Any]:
         "paths": lambda: {path: path_facts(path) for path in asked.get("paths") or []},
         "workdir": lambda: storage.disk_facts(os.path.expanduser(asked.get("workdir") or "~")),
     }
-    found, unknown = _at_once(groups)
+    left_out = _AS_THE_SERVER if layer and layer["error"] else ()
+    found, unknown = _at_once({name: ask for name, ask in groups.items() if name not in left_out})
+    found.update(dict.fromkeys(left_out))
     measured, unmeasured = _at_once({"storage": lambda: _storage(found["models"] or {})})
     return {
         "host": platform.node(),
         "user": user,
         "boot_id": procs.boot_id(),
+        "setup": layer,
         "claim_directory": claim.directory(),
         "claims": claim.list_held(claim.directory()),
         "machine": machine.inspect(),
@@ -60,12 +70,6 @@ def inspect(asked: Dict[str, Any]) -> Dict[str, Any]:
         **measured,
         "unknown": {**unknown, **unmeasured},
     }
-
-
-def _environment(env: Dict[str, Optional[str]]) -> Environment:
-    """Return the environment that a server would be started with."""
-    merged: Dict[str, Optional[str]] = {**os.environ, **env}
-    return {name: value for name, value in merged.items() if value is not None}
 
 
 def _at_once(

@@ -50,9 +50,9 @@ def environment(
     """Return the server's whole environment.
 
     The login's without what is to be unset and what a Ray worker adds, then the GPUs unless the
-    launch names them itself, the launch's own values, and the marks that make the server ours.
-    SPT_NOENV keeps setproctitle from overwriting the environment that shows the nonce. Times of
-    cycles, if the server takes any, go to the launch's `directory`.
+    launch names them itself, the launch's own values, its directories in front of PATH, and the
+    marks that make the server ours. SPT_NOENV keeps setproctitle from overwriting the environment
+    that shows the nonce. Times of cycles, if the server takes any, go to the launch's `directory`.
     """
     dropped = {_bytes(name) for name in doc.unset}
     result = {
@@ -67,6 +67,9 @@ def environment(
     }
     for values in (visible, doc.env, marks):
         result.update((_bytes(name), _bytes(value)) for name, value in values.items())
+    if doc.path_first:
+        places = [*map(_bytes, doc.path_first), result.get(b"PATH") or _bytes(os.defpath)]
+        result[b"PATH"] = b":".join(places)
     return result
 
 

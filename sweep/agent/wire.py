@@ -254,6 +254,8 @@ class LaunchDoc:
     deadlines: Deadlines
     settings_at: Dict[str, KeyPath] = field(default_factory=dict)
     """What of those settings is recorded: name → where it stands in the answer."""
+    path_first: List[str] = field(default_factory=list)
+    """Directories put in front of the server's PATH."""
     wire: int = WIRE_VERSION
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sweep.model.experiment import NodeSpec
+from sweep.model.plan import SetupLayer
 from sweep.ports import EngineFacts, Reached
 from sweep.spec.plan import KnownNode
 
@@ -90,7 +91,15 @@ class Facts:
     @property
     def known(self) -> KnownNode:
         """What planning needs to know of the node."""
-        return KnownNode(self.identity, self.engine)
+        return KnownNode(self.identity, self.engine, self.setup)
+
+    @property
+    def setup(self) -> SetupLayer:
+        """What engine.setup changes of the node's environment."""
+        found = self.answer["setup"]
+        if found is None:
+            return SetupLayer()
+        return SetupLayer(found["env"], tuple(found["unset"]), tuple(found["path_first"]))
 
     @property
     def claimed(self) -> frozenset[str]:

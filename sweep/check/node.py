@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sweep.check import access, engine, gpus, machine, models, storage
+from sweep.check import access, engine, gpus, machine, models, setup, storage
 from sweep.check.facts import Facts
 from sweep.check.line import CheckLine, Group, error, warning
 from sweep.model.experiment import Experiment
@@ -26,6 +26,7 @@ def check_node(
     lines = [
         *access.lines(facts),
         *gpus.lines(facts, sweep_id),
+        *setup.lines(facts),
         *engine.lines(facts, installation),
         *models.lines(facts, installation, experiment.engine.algorithm),
         *storage.lines(facts, installation, experiment.timeouts.load_s),

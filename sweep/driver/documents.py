@@ -41,6 +41,7 @@ def launch_document(
         argv=list(launch.server.argv),
         port_at=launch.server.port_at,
         env=dict(launch.server.env),
+        path_first=list(launch.server.path_first),
         unset=sorted({*launch.server.unset, *experiment.axes.variables} - {*launch.server.env}),
         settings_at={name: list(item.path) for name, item in launch.server.settings.items()},
         cwd=None,

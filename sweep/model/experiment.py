@@ -53,6 +53,8 @@ class EngineSpec:
     args: Mapping[str, Scalar] = field(default_factory=dict)
     env: Mapping[str, str | None] = field(default_factory=dict)
     """None makes sure that the variable is unset."""
+    setup: tuple[str, ...] = ()
+    """Shell lines of the user's: what they change of a node's environment is laid under `env`."""
     rehearses: str | None = None
     """The kind of engine that the simulator stands in for: its rules hold, nothing of it runs."""
 

@@ -76,9 +76,21 @@ class ServerCommand:
     """Index in `argv` of the element that the agent replaces by the port."""
     env: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
+    path_first: tuple[str, ...] = ()
+    """Directories put in front of PATH."""
     settings: Mapping[str, Setting] = field(default_factory=dict)
     """What it must be running with, by name: `num_steps`, `topk` and `num_draft_tokens` as the
     engine counts them, and its arguments. Empty: the engine does not tell."""
+
+
+@dataclass(frozen=True)
+class SetupLayer:
+    """What the user's setup changes of a node's environment, under all that the file says."""
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+    path_first: tuple[str, ...] = ()
+    """Directories that it puts in front of PATH."""
 
 
 @dataclass(frozen=True)

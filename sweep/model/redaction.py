@@ -16,6 +16,7 @@ _SECRET_NAME = re.compile(
     r"SECRET|PASSWORD|PASSWD|CREDENTIAL|(?:TOKEN|KEY)(?=[^A-Z0-9]|$)", re.IGNORECASE
 )
 _URL_PASSWORD = re.compile(r"(?<=://)([^/\s:@]*):[^/\s@]+(?=@)")
+_ASSIGNMENT = re.compile(r"""\b([A-Za-z_]\w*)=("[^"]*"|'[^']*'|[^\s;&|]+)""")
 _SHORTEST_SECRET = 4
 """Shorter values are not searched in texts: they would blank out ordinary words."""
 
@@ -46,7 +47,7 @@ def redact_argv(argv: Sequence[str]) -> tuple[str, ...]:
         elif index > 0 and _takes_secret(argv[index - 1]) and not word.startswith("--"):
             shown.append(REDACTED)
         else:
-            shown.append(_redact_urls(word) or "")
+            shown.append(redact_shell(word))
     return tuple(shown)
 
 
@@ -83,6 +84,14 @@ def redact_text(text: str, secrets: Collection[str] = ()) -> str:
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, REDACTED)
     return _redact_urls(text) or ""
+
+
+def redact_shell(text: str) -> str:
+    """Return shell text without the values that it gives to secret variables."""
+    blanked = _ASSIGNMENT.sub(
+        lambda found: f"{found[1]}={REDACTED}" if is_secret_name(found[1]) else found[0], text
+    )
+    return redact_text(blanked)
 
 
 def _takes_secret(word: str) -> bool:

@@ -12,6 +12,7 @@ from sweep.agent.wire import WIRE_VERSION
 from sweep.analysis.timeline import phase_spans
 from sweep.analysis.wording import number
 from sweep.model.canonical import canonical
+from sweep.model.plan import ServerCommand
 from sweep.model.record import AttemptRecord, LaunchRecord, SweepRecord
 from sweep.model.redaction import redact_argv, redact_env, redact_text, redact_values, secrets_in
 from sweep.model.states import Failure
@@ -131,10 +132,18 @@ def _launch(launch: LaunchRecord) -> LaunchDetail:
         state=launch.state.value,
         failure=_failure(launch.failure, secrets),
         argv="\n".join(redact_argv(server.argv)),
-        env=tuple((name, value or "") for name, value in sorted(redact_env(server.env).items())),
+        env=_environment(server),
         unset=server.unset,
         attempts=tuple(_attempt(attempt, secrets) for attempt in launch.attempts),
     )
+
+
+def _environment(server: ServerCommand) -> tuple[tuple[str, str], ...]:
+    shown = {name: value or "" for name, value in redact_env(server.env).items()}
+    if server.path_first:
+        behind = shown.get("PATH") or "… as the login has it"
+        shown["PATH"] = ":".join([*server.path_first, behind])
+    return tuple(sorted(shown.items()))
 
 
 def _attempt(attempt: AttemptRecord, secrets: frozenset[str]) -> AttemptDetail:

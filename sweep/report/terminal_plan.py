@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -12,6 +12,8 @@ from rich.text import Text
 from sweep.model.redaction import redact_argv, redact_env
 from sweep.report.live import duration
 from sweep.spec.describe import LaunchRow, PlanSummary
+
+_OWN_PATH = ":$PATH"
 
 
 def show(summary: PlanSummary) -> None:
@@ -46,8 +48,8 @@ def commands(rows: Sequence[LaunchRow]) -> list[str]:
     known = _parts(first)
     for row in rows[1:]:
         own = _parts(row)
-        more = shlex.join(word for part in own if part not in known for word in part)
-        less = shlex.join(word for part in known if part not in own for word in part)
+        more = _joined(part for part in own if part not in known)
+        less = _joined(part for part in known if part not in own)
         words = [f"as {first.position}"]
         words += [f"with {more}"] if more else []
         words += [f"without {less}"] if less else []
@@ -57,9 +59,18 @@ def commands(rows: Sequence[LaunchRow]) -> list[str]:
 
 def command(row: LaunchRow) -> str:
     """Return a launch's command as a shell would take it, secrets blanked."""
-    environment = row.unset or row.env
-    words = [word for part in _parts(row) for word in part]
-    return shlex.join(["env", *words] if environment else words)
+    parts = _parts(row)
+    return _joined([("env",), *parts] if row.unset or row.env or row.path_first else parts)
+
+
+def _joined(parts: Iterable[tuple[str, ...]]) -> str:
+    return " ".join(_quoted(word) for part in parts for word in part)
+
+
+def _quoted(word: str) -> str:
+    """Return a word for a shell, which fills in the login's own PATH."""
+    head = word.removesuffix(_OWN_PATH)
+    return shlex.quote(word) if head == word else shlex.quote(head) + _OWN_PATH
 
 
 def _parts(row: LaunchRow) -> list[tuple[str, ...]]:
@@ -67,6 +78,10 @@ def _parts(row: LaunchRow) -> list[tuple[str, ...]]:
     its values."""
     parts: list[tuple[str, ...]] = [("-u", name) for name in row.unset]
     parts += [(f"{name}={value}",) for name, value in redact_env(row.env).items()]
+    if row.path_first:
+        parts = [part for part in parts if not part[0].startswith("PATH=")]
+        behind = f":{row.env['PATH']}" if row.env.get("PATH") else _OWN_PATH
+        parts.append((f"PATH={':'.join(row.path_first)}{behind}",))
     program: list[list[str]] = [[]]
     for word in redact_argv(row.argv):
         if word.startswith("--"):

@@ -119,6 +119,7 @@ def _engine(section: EngineSection, resolve: Resolve) -> EngineSpec:
         algorithm=section.algorithm,
         args=ordered(section.args),
         env=ordered(section.env),
+        setup=section.setup,
     )
 
 

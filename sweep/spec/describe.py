@@ -26,6 +26,8 @@ class LaunchRow:
     """With the port still to be chosen, secrets blanked out."""
     env: Mapping[str, str | None]
     unset: tuple[str, ...]
+    path_first: tuple[str, ...]
+    """Directories put in front of the PATH that the node's login has."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ def _row(position: int, launch: PlannedLaunch) -> LaunchRow:
         argv=redact_argv(server.argv),
         env=redact_env(server.env),
         unset=server.unset,
+        path_first=server.path_first,
     )
 
 

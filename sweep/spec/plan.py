@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -16,6 +17,7 @@ from sweep.model.plan import (
     PlannedTrial,
     Role,
     ServerCommand,
+    SetupLayer,
     SkippedConfiguration,
 )
 from sweep.ports import Engine, EngineFacts, Judged
@@ -70,6 +72,7 @@ class KnownNode:
     sizes, times, UUIDs."""
     engine: EngineFacts | None = None
     """For the engine's rules; None: it was not asked."""
+    setup: SetupLayer = field(default_factory=SetupLayer)
 
 
 @dataclass
@@ -173,6 +176,8 @@ class _Planner:
     def _command(self, configuration: Configuration) -> str:
         """Return the identity of a configuration's server command, which is kept."""
         server = self._engine.server(configuration, self._experiment)
+        places = _path_first(configuration, self._experiment, server)
+        server = replace(server, path_first=places)
         command = identity_of(_blanked(server))
         self._servers.setdefault(command, server)
         return command
@@ -246,6 +251,7 @@ class _Planner:
         server: ServerCommand,
         configurations: Iterable[Configuration],
     ) -> PlannedLaunch:
+        server = laid_over(server, self._nodes[node].setup)
         name = launch_id(server, role, node, self._nodes[node].identity)
         trials = tuple(
             PlannedTrial(
@@ -284,6 +290,40 @@ def _blanked(server: ServerCommand) -> ServerCommand:
     argv = list(server.argv)
     argv[server.port_at] = _PORT
     return replace(server, argv=tuple(argv), unset=tuple(sorted(server.unset)), settings={})
+
+
+def laid_over(server: ServerCommand, layer: SetupLayer) -> ServerCommand:
+    """Return a server's command with what a node's setup changes under what the file says."""
+    if layer == SetupLayer():
+        return server
+    env = {name: value for name, value in layer.env.items() if name not in server.unset}
+    unset = [name for name in layer.unset if name not in server.env]
+    names_path = "PATH" in server.env or "PATH" in server.unset
+    places = () if names_path else (*server.path_first, *layer.path_first)
+    return replace(
+        server,
+        env=dict(sorted({**env, **server.env}.items())),
+        unset=tuple(dict.fromkeys([*server.unset, *unset])),
+        path_first=tuple(dict.fromkeys(places)),
+    )
+
+
+def _path_first(
+    configuration: Configuration, experiment: Experiment, server: ServerCommand
+) -> tuple[str, ...]:
+    """Return what comes first in the PATH of a server; nothing when the file sets PATH."""
+    if "PATH" in {*server.env, *server.unset}:
+        return ()
+    variant = next(item for item in experiment.axes.variants if item.name == configuration.variant)
+    return path_first(variant.python or experiment.engine.python)
+
+
+def path_first(python: str | None) -> tuple[str, ...]:
+    """Return the directory of an engine's Python, which comes first in PATH as in an activated
+    environment; nothing when it is no whole path."""
+    if python is None or not python.startswith("/"):
+        return ()
+    return (posixpath.dirname(python),)
 
 
 def _arm_name(baseline: Configuration) -> str:

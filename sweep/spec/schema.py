@@ -114,6 +114,12 @@ class EngineSection(Section):
     env: Environment = Field(
         {}, description="Environment variables: text as written; ~ makes sure it is unset."
     )
+    setup: Annotated[tuple[Text, ...], NonEmpty] = Field(
+        (),
+        description="Lines for bash, such as an environment to activate: run once on each node, in "
+        "the home directory, and what they change is the server's environment, under env.",
+        json_schema_extra={"minItems": 1},
+    )
 
 
 class VariantSection(Section):

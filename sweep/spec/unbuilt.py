@@ -13,7 +13,6 @@ from sweep.spec.yaml_tree import Path, Tree
 
 KEYS: Mapping[Path, str] = {
     ("engine", "container"): "this version starts servers as plain processes",
-    ("engine", "setup"): "start the server through a script of yours in engine.command",
 }
 """Path of a key → what holds instead."""
 

@@ -144,6 +144,7 @@ def facts(
         "claim_directory": "/locks",
         "claims": [],
         "machine": machine(),
+        "setup": None,
         "gpus": list(gpus),
         "gpu_error": None,
         "gpu_processes": [],

@@ -165,8 +165,13 @@ def test_a_plan_for_another_model_is_not_resumed() -> None:
     plan = small_plan(EXPERIMENT)
     app.require_same(plan, plan)
     other = replace(plan, launches=(replace(plan.launches[0], launch_id="other"),))
-    with pytest.raises(UnusableError, match="have changed since this sweep was planned"):
+    with pytest.raises(UnusableError, match="a node changed since this sweep was planned"):
         app.require_same(plan, other)
+    first = plan.launches[0]
+    server = replace(first.server, env={"A": "1"}, path_first=("/venv/bin",))
+    setup = replace(plan, launches=(replace(first, launch_id="other", server=server),))
+    with pytest.raises(UnusableError, match=r"what engine.setup gives \(A, PATH\) changed"):
+        app.require_same(plan, setup)
 
 
 def test_signalling_a_driver_that_has_just_ended_is_no_error() -> None:

@@ -43,3 +43,26 @@ def test_every_group_is_told(tmp_path: Path, python: str | None) -> None:
     assert facts["version"]["line"] == "v1"
     assert len(facts["caches"]) == 5
     assert facts["machine"]["port_error"] is None
+
+
+@pytest.mark.parametrize("python", [sys.executable, python_3_9()])
+def test_what_setup_makes_is_what_the_version_command_has(
+    tmp_path: Path, python: str | None
+) -> None:
+    """The engine's Python first, then what setup puts before PATH; the file's values win."""
+    if python is None:
+        pytest.skip("there is no Python 3.9")
+    bench = Bench(tmp_path, python)
+    asked = {
+        "setup": ["export A=setup B=setup", "PATH=/setup:$PATH"],
+        "env": {"B": "file"},
+        "path_first": ["/engine/bin"],
+        "version_argv": ["sh", "-c", "echo $A $B $PATH"],
+    }
+    facts = bench.inspect(asked)
+    path = bench.environment["PATH"]
+    assert facts["version"]["line"] == f"setup file /engine/bin:/setup:{path}"
+    assert facts["setup"]["env"] == {"A": "setup", "B": "setup"}
+    failed = bench.inspect({**asked, "setup": ["false"]})
+    assert failed["setup"]["error"]["number"] == 1
+    assert (failed["version"], failed["unknown"]) == (None, {})

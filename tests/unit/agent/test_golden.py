@@ -34,7 +34,7 @@ def launch() -> wire.LaunchDoc:
         doc.engine, probe=wire.Probe(50, "PLUGINS"), settings=[wire.HttpCall("/server_info")]
     )
     settings_at: dict[str, wire.KeyPath] = {"num_steps": ["speculative_num_steps"]}
-    doc = replace(doc, engine=engine, settings_at=settings_at)
+    doc = replace(doc, engine=engine, settings_at=settings_at, path_first=["/opt/engine/bin"])
     return wire.decode_launch(wire.encode(doc))
 
 

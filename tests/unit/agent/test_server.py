@@ -95,3 +95,16 @@ def test_a_program_that_is_not_there(tmp_path: Path) -> None:
         server.start(
             [b"/nowhere/x"], {}, None, str(tmp_path / "log"), port=1, on_exit=lambda _: None
         )
+
+
+def test_directories_come_first_in_path(tmp_path: Path) -> None:
+    """In front of the login's PATH, or of the one that the launch itself sets, or of none."""
+    first = replace(document(nonce="n"), path_first=["/opt/engine/bin", "/opt/setup"])
+
+    def path(login: dict[bytes, bytes], **env: str) -> bytes:
+        doc = replace(first, env=env)
+        return server.environment(login, doc, {}, str(tmp_path))[b"PATH"]
+
+    assert path({b"PATH": b"/usr/bin"}) == b"/opt/engine/bin:/opt/setup:/usr/bin"
+    assert path({b"PATH": b"/usr/bin"}, PATH="/own") == b"/opt/engine/bin:/opt/setup:/own"
+    assert path({}) == b"/opt/engine/bin:/opt/setup:" + os.defpath.encode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from typing import Any
 
 from sweep.report.terminal_plan import command, commands
@@ -24,6 +25,7 @@ def row(position: int, **changes: Any) -> LaunchRow:
         "argv": PROGRAM,
         "env": {},
         "unset": (),
+        "path_first": (),
     } | changes
     return LaunchRow(position=position, **fields)
 
@@ -61,3 +63,14 @@ def test_only_what_differs_from_the_first_is_repeated() -> None:
 def test_a_plan_without_launches_has_no_commands() -> None:
     """Everything asked may be invalid."""
     assert commands([]) == []
+
+
+def test_directories_come_first_in_path() -> None:
+    """As a shell on the node takes it, which has the login's own PATH; or before the file's."""
+    own = row(1, path_first=("/opt/a b/bin", "/x"))
+    assert command(own).startswith("env 'PATH=/opt/a b/bin:/x':$PATH ")
+    given = row(1, path_first=("/x",), env={"A": "1", "PATH": "/usr/bin"})
+    assert command(given).startswith("env A=1 PATH=/x:/usr/bin ")
+    assert commands([row(1), replace(own, position=2)])[1] == (
+        "2: as 1, with 'PATH=/opt/a b/bin:/x':$PATH"
+    )

@@ -384,7 +384,6 @@ def test_bytes_that_are_text() -> None:
     [
         ("engine: {kind: vllm, model: m}", "`engine.kind: vllm`"),
         ("engine: {kind: llama.cpp, model: m, container: x}", "`engine.container`"),
-        ("engine: {kind: llama.cpp, model: m, setup: [a]}", "`engine.setup`"),
         ("strategy: guided", "`strategy: guided`"),
     ],
 )
@@ -546,6 +545,28 @@ def test_a_bare_relative_workdir_is_refused(node: str, advice: str) -> None:
     problem = only_problem(SMALL + f"\nnode: {{{node}}}\n")
     assert problem.message == "w/x is relative, and nothing says to what"
     assert advice in (problem.hint or "")
+
+
+def test_setup_is_read_line_by_line() -> None:
+    """Whatever a line holds, it reaches the shell as written."""
+    text = SMALL.replace("model: m", "setup: ['. /x/activate', \"export A='1 2'\"], model: m")
+    assert load(text).engine.setup == (". /x/activate", "export A='1 2'")
+    assert load(SMALL).engine.setup == ()
+
+
+@pytest.mark.parametrize(
+    ("setup", "message"),
+    [
+        ("source /x/activate", "engine.setup: must be a list"),
+        ("[]", "engine.setup: is empty"),
+        ("[{a: 1}]", "engine.setup[0]: "),
+        ("['']", "engine.setup[0]: "),
+    ],
+)
+def test_a_setup_that_is_no_list_of_lines_is_refused(setup: str, message: str) -> None:
+    """One problem each."""
+    problem = only_problem(SMALL.replace("model: m", f"setup: {setup}, model: m"))
+    assert problem.message.startswith(message)
 
 
 def test_several_nodes_are_read() -> None:

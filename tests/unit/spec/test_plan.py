@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweep.model.experiment import Experiment
-from sweep.model.plan import Configuration, Plan, PlannedLaunch, Role
+from sweep.model.plan import Configuration, Plan, PlannedLaunch, Role, SetupLayer
 from sweep.ports import EngineFacts, Judged
 from sweep.spec.lanes import ArmSize, assign
 from sweep.spec.plan import KnownNode, make_plan
@@ -489,3 +489,62 @@ def test_a_configuration_is_planned_if_all_nodes_run_it_alike(
     planned = make_plan(load(SMALL + SWEEP, [TWO]), _Versioned(), known)
     assert [skipped.reason for skipped in planned.skipped] == reasons
     assert len(planned.launches) == 5 - len(reasons)
+
+
+SETUP = SetupLayer({"A": "setup", "S": "setup"}, ("GONE", "B"), ("/venv/bin",))
+
+
+def with_setup(text: str, *overrides: str, **setups: SetupLayer) -> Plan:
+    """Plan for nodes with these layers; one of the file's alone is local."""
+    known = {name: KnownNode(setup=layer) for name, layer in setups.items()}
+    return make_plan(load(text, overrides), FakeEngine(), known)
+
+
+def test_what_setup_changes_lies_under_the_file() -> None:
+    """The engine's environment and then the variant's win; what either unsets stays unset."""
+    text = SMALL.replace("model: m", 'env: {A: engine, B: "1"}, model: m')
+    planned = with_setup(text, "sweep={num_steps: 1, nccl: {v: {S: ~, C: 3}}}", local=SETUP)
+    servers = {launch.arm: launch.server for launch in planned.launches}
+    assert servers["default"].env == {"A": "engine", "B": "1", "S": "setup"}
+    assert servers["default"].unset == ("GONE",)
+    assert servers["v"].env == {"A": "engine", "B": "1", "C": "3"}
+    assert servers["v"].unset == ("S", "GONE")
+    assert servers["v"].path_first == ("/venv/bin",)
+
+
+def test_what_setup_changes_is_part_of_identities_node_by_node() -> None:
+    """Another environment is another launch; the other node's launches stay what they are."""
+    sweep = (ARMS, TWO)
+    one = with_setup(SMALL, *sweep, a=SETUP, b=SETUP)
+    other = with_setup(SMALL, *sweep, a=SETUP, b=replace(SETUP, path_first=("/else",)))
+    kept = set(launch_ids(one)) & set(launch_ids(other))
+    assert kept == {launch.launch_id for launch in one.launches if launch.node == "a"}
+    assert launch_ids(with_setup(SMALL, *sweep)) == launch_ids(plan(SMALL, *sweep))
+
+
+@pytest.mark.parametrize(
+    ("python", "override", "first"),
+    [
+        ("/opt/e/bin/python", "name=x", ("/opt/e/bin",)),
+        ("python3", "name=x", ()),
+        ("/opt/e/bin/python", "engine.env.PATH=/mine", ()),
+        ("/opt/e/bin/python", "engine.env.PATH=~", ()),
+    ],
+)
+def test_the_engines_python_comes_first_in_path(
+    python: str, override: str, first: tuple[str, ...]
+) -> None:
+    """As in an activated environment, with and without setup, unless the file sets PATH."""
+    overrides = ("sweep.num_steps=1", f"engine.python={python}", override)
+    assert {launch.server.path_first for launch in plan(SMALL, *overrides).launches} == {first}
+    layered = with_setup(SMALL, *overrides, local=SETUP).launches[0].server
+    names_path = "PATH" in override
+    assert layered.path_first == (() if names_path else (*first, "/venv/bin"))
+
+
+def test_a_variants_own_python_comes_first_in_its_path() -> None:
+    """Each launch finds the programs of the Python that it runs with."""
+    sweep = "sweep={num_steps: 1, variants: {v: {python: /v/bin/python, args: {x: 1}}}}"
+    planned = plan(SMALL, sweep, "engine.python=/e/bin/python")
+    firsts = {launch.arm: launch.server.path_first for launch in planned.launches}
+    assert firsts == {"default": ("/e/bin",), "v": ("/v/bin",)}
