@@ -125,7 +125,7 @@ def test_counts_are_those_of_the_servers_own_counters(swept: Swept) -> None:
 def test_settings_are_those_that_were_asked(swept: Swept) -> None:
     """The server says what it runs with, and changed nothing."""
     for row in swept.rows:
-        assert not {"settings_changed", "settings_unknown"} & set(row["flags"].split())
+        assert not {"settings_changed", "settings_unknown", "cached_prompt"} & set(row["flags"])
         assert row["settings_note"] is None
     three = swept.row(3)
     assert (three["effective_num_steps"], three["effective_topk"]) == (3, 1)
@@ -142,7 +142,8 @@ def test_prompts_are_rendered_by_the_servers_tokenizer(swept: Swept) -> None:
     assert min(lengths.values()) > 0
     measured = [item for item in swept.attempt(1).requests if item.role == "measure"]
     assert {item.prompt: item.input_tokens for item in measured} == lengths
-    assert {item.cached_tokens for item in measured} == {0}
+    # The cache was flushed: a prompt finds no more than what prompts before it begin with alike.
+    assert max(item.cached_tokens or 0 for item in measured) < min(lengths.values()) / 2
 
 
 def test_the_load_is_told_by_milestones(swept: Swept) -> None:

@@ -41,7 +41,8 @@ SIGNS = (
     ),
     LogSign(
         "memory_fraction",
-        r"Not enough memory\. Please try to increase --mem-fraction-static",
+        r"Not enough memory\. Please try to increase --mem-fraction-static"
+        r"|leave no GPU memory for the KV cache",
         "oom",
         "the cache does not fit: raise mem-fraction-static",
     ),

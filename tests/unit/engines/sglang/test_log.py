@@ -41,6 +41,7 @@ def exited(text: str, **fields: Any) -> Outcome:
         ("missing-draft", "missing_file", "'/nowhere/draft'"),
         ("wrong-draft", "bad_args", "not made for this target"),
         ("port-in-use", "port_in_use", "another process has the port"),
+        ("no-memory", "oom", "Raise --mem-fraction-static above 0.004"),
     ],
 )
 def test_recorded_failures(name: str, failure_class: str, words: str) -> None:
