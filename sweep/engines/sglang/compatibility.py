@@ -17,6 +17,9 @@ from sweep.model.plan import Configuration
 HOPPER, BLACKWELL, SMALL_BLACKWELL = 90, 100, 120
 """Compute capabilities: H100, B200, and the cards for workstations, which are no small B200."""
 
+_NGRAM_BREADTH = 10
+"""What SGLang takes when it is not told (0.5.3 to 0.5.23)."""
+
 _NO_DRAFT_WITHIN = (
     "LlamaForCausalLM",
     "Llama4ForConditionalGeneration",
@@ -48,8 +51,16 @@ class Case:
 
     @property
     def topk(self) -> int:
-        """Branches of a step."""
+        """Branches of a step; NGRAM has a breadth instead, which counts nowhere but with pages."""
         return self.configuration.topk or 1
+
+    @property
+    def breadth(self) -> int:
+        """The most candidates side by side."""
+        if self.configuration.algorithm != NGRAM:
+            return self.topk
+        given = self.args.get("speculative-ngram-max-bfs-breadth")
+        return given if isinstance(given, int) else _NGRAM_BREADTH
 
     @property
     def decode_backend(self) -> str | None:
@@ -202,7 +213,7 @@ def _tree_pages(case: Case) -> str | None:
     """A page of several tokens has a tail that must be copied for each branch."""
     size = case.args.get("page-size", 1)
     backend = case.decode_backend
-    if case.topk == 1 or size == 1 or backend is None:
+    if case.breadth == 1 or size == 1 or backend is None:
         return None
     if case.known.before(0, 5, 2):
         return f"page-size {size}: {case.known.name} sets topk to 1 without asking"
@@ -214,8 +225,9 @@ def _tree_pages(case: Case) -> str | None:
     if backend in able:
         return None
     return (
-        f"topk {case.topk} with page-size {size}: {case.known.name} can do that with "
-        f"{', '.join(able)} only (fa3 from 0.5.9, triton from 0.5.13): use page-size 1"
+        f"{case.breadth} branches with page-size {size}: {case.known.name} can do that with "
+        f"{', '.join(able)} only (fa3 from 0.5.9, triton from 0.5.13; NGRAM flashinfer alone): use "
+        "page-size 1"
     )
 
 

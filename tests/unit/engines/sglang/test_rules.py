@@ -126,6 +126,16 @@ def test_ngram_has_draft_tokens_and_nothing_else() -> None:
     assert "the root" in reason(None, 1, 1, algorithm="NGRAM")
 
 
+def test_ngram_over_pages_needs_flashinfer() -> None:
+    """Its breadth is 10 unless it is told otherwise."""
+    ngram: dict[str, Any] = {"algorithm": "NGRAM", "draft_model": None}
+    args = {"attention-backend": "triton", "page-size": 16}
+    assert "10 branches" in reason(None, 1, 8, args=args, **ngram)
+    assert not reason(None, 1, 8, args={**args, "attention-backend": "flashinfer"}, **ngram)
+    narrow = {**args, "speculative-ngram-max-bfs-breadth": 1}
+    assert not reason(None, 1, 8, args=narrow, **ngram)
+
+
 def test_a_missing_draft_model_is_told_before_the_load() -> None:
     """Without one the target is loaded as its own draft; some targets have layers for that."""
     assert "needs a draft model" in reason(draft_model=None)
