@@ -6,6 +6,7 @@ Whatever fails here is noted and takes the hooks out; the server goes on as if t
 from __future__ import annotations
 
 import atexit
+import contextlib
 import datetime as dt
 import glob
 import os
@@ -92,7 +93,8 @@ class Attached:
             try:
                 returned = original(worker, *args, **kwargs)
             except BaseException:
-                recorder.abandon()
+                with contextlib.suppress(Exception):  # the server's own exception matters
+                    recorder.abandon()
                 raise
             try:
                 recorder.leave(*reading.speculation(worker), reading.returned_accepted(returned))
@@ -162,7 +164,7 @@ class Attached:
 def attach(scheduler: Any, directory: str, every_cycles: int) -> Optional[Attached]:
     """Say hello in a file, and attach the probe to a scheduler that has made its workers.
 
-    None: there is nothing to attach to, or nothing to time it by. Raises OSError.
+    None: there are no cycles to be seen, or nothing to time them by. Raises OSError.
     """
     worker = getattr(scheduler, "draft_worker", None)
     found = find(scheduler, worker) if worker is not None else {}
@@ -180,7 +182,7 @@ def attach(scheduler: Any, directory: str, every_cycles: int) -> Optional[Attach
     )
     if clock is None:
         writer.error("clock", "there is none for the device %r" % device)
-    if clock is None or not found:
+    if clock is None or not found.keys() >= {"cycle", "verify"}:
         return None
     recorder = Recorder(clock, time.monotonic, writer, frozenset(found))
     attached = Attached(recorder, writer, time.monotonic)

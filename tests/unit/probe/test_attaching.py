@@ -268,14 +268,16 @@ def test_where_nothing_can_be_timed_the_file_says_so(
 
 
 def test_a_worker_without_phases(sglang: ModuleType, tmp_path: Path) -> None:
-    """Nothing is timed, nothing breaks, and the handshake says why."""
+    """Nothing is wrapped, and the handshake says why."""
     bench = Bench(sglang, "NGRAMWorker", tmp_path)
-    bench.attach()
-    bench.scheduler._turn(sglang.Batch(bench.requests(3), "decode"))
-    found = bench.finish()
+    originals = dict(vars(sglang.NGRAMWorker))
+    bench.scheduler.device = "cpu"
+    assert attaching.attach(bench.scheduler, str(tmp_path), 100) is None
+    assert dict(vars(sglang.NGRAMWorker)) == originals
+    found = cycles.decode((tmp_path / "cycles.0.jsonl").read_text())
     assert found.armed is not None
+    assert found.armed.worker == "NGRAMWorker"
     assert found.armed.missing == ("draft", "verify", "extend")
-    assert found.columns["n"] == []
 
 
 class Broken(FakeDevice):
