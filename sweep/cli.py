@@ -339,13 +339,15 @@ def clean(sweep: str | None, results: str | None) -> None:
 
     found = views.find(_directory(results), sweep)
     cleaned = leftovers.clean(found.directory, os.environ)
+    for launch in cleaned.stopped:
+        click.echo(f"stopped {launch}, and removed what it left there")
     for path in cleaned.removed:
         click.echo(f"removed {path}")
     if cleaned.problems:
         raise SweepError(
             "; ".join(cleaned.problems), hint="run `sweep clean` again once it answers"
         )
-    if not cleaned.removed:
+    if not cleaned.stopped and not cleaned.removed:
         click.echo(f"{found.sweep_id} left nothing")
 
 

@@ -53,8 +53,10 @@ def _stop_what_runs(
 
 @dataclass(frozen=True)
 class Cleaned:
-    """What `clean` removed, as node:path or path, and why it could not remove the rest."""
+    """What `clean` stopped, as launches, and removed, as node:path or path, and why it could not
+    remove the rest."""
 
+    stopped: tuple[str, ...]
     removed: tuple[str, ...]
     problems: tuple[str, ...]
 
@@ -64,7 +66,8 @@ def clean(directory: Path, environment: Mapping[str, str]) -> Cleaned:
     node that does not answer keeps nobody from cleaning the others."""
     lock = SweepLock.take(directory)
     try:
-        _stop_what_runs(directory, lock, _recorded(directory)[1], environment)
+        _, before = _recorded(directory)
+        _stop_what_runs(directory, lock, before, environment)
         sweep_id, attempts = _recorded(directory)
     finally:
         lock.release()
@@ -80,8 +83,24 @@ def clean(directory: Path, environment: Mapping[str, str]) -> Cleaned:
 
     found = on_each(factories, remove)
     return Cleaned(
+        stopped(before, attempts),
         tuple(path for each in found.values() if isinstance(each, list) for path in each),
         tuple(each.message for each in found.values() if isinstance(each, SweepError)),
+    )
+
+
+def stopped(before: Sequence[AttemptRow], after: Sequence[AttemptRow]) -> tuple[str, ...]:
+    """Return the launches, as `launch ID on NODE`, that ran before and do not after."""
+
+    def running(rows: Sequence[AttemptRow]) -> dict[tuple[str, int], AttemptRow]:
+        own = [row for row in rows if row.state is LaunchState.RUNNING]
+        return {(row.launch_id, row.attempt): row for row in own}
+
+    left = running(after)
+    return tuple(
+        f"launch {row.launch_id} on {row.node}"
+        for key, row in running(before).items()
+        if key not in left
     )
 
 

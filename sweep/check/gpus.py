@@ -91,10 +91,17 @@ def _busy(facts: Facts, subject: str, finding: str) -> CheckLine:
 
 
 def _holders(facts: Facts, sweep_id: str | None) -> Iterator[CheckLine]:
-    ours = _ours(facts, sweep_id)
+    indices = {f"gpu-{gpu['uuid']}": str(gpu["index"]) for gpu in facts.gpus}
+    by_holder: dict[str, list[str]] = {}
     for claim in facts.answer["claims"]:
-        if claim["resource"] in facts.claimed - ours:
-            yield _busy(facts, "claims", f"{claim['resource']} is held: {claim['reason']}")
+        if claim["resource"] in facts.claimed - _ours(facts, sweep_id):
+            by_holder.setdefault(claim["reason"], []).append(claim["resource"])
+    for reason, held in by_holder.items():
+        gpus = [indices[resource] for resource in held if resource in indices]
+        what = "GPU " if len(gpus) == 1 else "GPUs "
+        verb = "is" if len(held) == 1 else "are"
+        subject = what + ", ".join(gpus) if gpus else "the node"
+        yield _busy(facts, "claims", f"{subject} {verb} held: {reason}")
 
 
 def _users(facts: Facts, sweep_id: str | None) -> Iterator[CheckLine]:

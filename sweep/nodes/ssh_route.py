@@ -15,10 +15,11 @@ from sweep.model.errors import NodeError
 from sweep.nodes.ssh_config import SshFiles, look_up
 
 _PORT = 22
+_MAX_PORT = 65535
 _NO_FILE = ("none", "/dev/null")
 _FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
 _TARGET = re.compile(
-    r"(?:ssh://)?(?:(?P<user>[^@]+)@)?(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:@/]+))(?::(?P<port>\d+))?/?"
+    r"(?:ssh://)?(?:(?P<user>[^@]+)@)?(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^\s:@/*?]+))(?::(?P<port>\d+))?/?"
 )
 _HONOURED = {
     "hostname", "port", "user", "identityfile", "identitiesonly", "identityagent", "proxyjump",
@@ -109,6 +110,8 @@ def _hop(target: str, files: SshFiles) -> Hop:
         )
     hostname = settings["hostname"]
     port = _number(alias, settings, "port", _PORT)
+    if not 0 < port <= _MAX_PORT:
+        raise NodeError(f"{alias}: there is no port {port}", hint="ports are 1 to 65535")
     key_name = hostname if port == _PORT else f"[{hostname}]:{port}"
     jump = settings.get("proxyjump", "none")
     return Hop(

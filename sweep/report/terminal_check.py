@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from sweep.check.line import CheckLine, Group, Level, of_level
@@ -21,22 +20,24 @@ def show(groups: Sequence[Group], seconds: float) -> None:
     width = max(len(visible(line.subject)) for group in groups for line in group.lines)
     for group in groups:
         console.print(Text(visible(group.title), style="bold"))
-        console.print(_table(group.lines, min(width, 24)))
+        for line in group.lines:
+            for text in _told(line, min(width, 24)):
+                # The terminal wraps, not we: commands and paths stay whole, to be copied.
+                console.print(text, soft_wrap=True)
     console.print(Text(_summary(groups, seconds)))
 
 
-def _table(lines: Sequence[CheckLine], subject_width: int) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(width=9, no_wrap=True)
-    table.add_column(width=subject_width)
-    table.add_column(ratio=1)
-    for line in lines:
-        finding = Text(visible(line.finding))
-        if line.remedy is not None:
-            finding.append(f"\n→ {visible(line.remedy)}", style="italic")
-        level = Text(f"  {line.level.value}", style=_STYLES[line.level])
-        table.add_row(level, Text(visible(line.subject)), finding)
-    return table
+def _told(line: CheckLine, subject_width: int) -> list[Text]:
+    """Return what a line found, and below it what to do."""
+    first = Text(f"  {line.level.value:<9}", style=_STYLES[line.level])
+    subject = f"{visible(line.subject):<{subject_width}}  "
+    finding, *more = [part for part in visible(line.finding).splitlines() if part.strip()] or [""]
+    first.append(f"{subject}{finding}", style="default not bold")
+    indent = " " * len(f"  {'':<9}{subject}")
+    told = [first, *(Text(f"{indent}{part}") for part in more)]
+    if line.remedy is not None:
+        told.append(Text(f"{indent}→ {visible(line.remedy)}", style="italic"))
+    return told
 
 
 def _summary(groups: Sequence[Group], seconds: float) -> str:

@@ -96,7 +96,15 @@ def test_a_claim_of_another_sweep_is_named() -> None:
     found = lines(gpu(0), claims=held, gpu_processes=[process(gpu(0))])
     (line,) = [line for line in found if line.level is not Level.OK]
     assert line.level is Level.ERROR
-    assert line.finding.startswith("gpu-GPU-0 is held: sweep theirs of bob on lab-1")
+    assert line.finding.startswith("GPU 0 is held: sweep theirs of bob on lab-1")
+
+
+def test_one_holder_of_all_gpus_is_one_line() -> None:
+    """Eight equal sentences would hide the one that matters."""
+    held = [claim(f"gpu-GPU-{number}", "theirs") for number in range(8)]
+    found = lines(*(gpu(number) for number in range(8)), claims=held)
+    (line,) = [line for line in found if line.level is not Level.OK]
+    assert line.finding.startswith("GPUs 0, 1, 2, 3, 4, 5, 6, 7 are held: sweep theirs of bob")
 
 
 def test_a_claim_on_one_gpu_hides_no_process_on_another() -> None:

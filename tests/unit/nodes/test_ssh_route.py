@@ -239,8 +239,17 @@ def test_a_proxy_command_of_none_is_no_command(tmp_path: Path) -> None:
     assert hop(tmp_path, "gpu", config).hostname == "gpu"
 
 
-@pytest.mark.parametrize("target", ["", "a b@", "@gpu", "gpu:port", "-oProxyCommand=x:1:2"])
+@pytest.mark.parametrize(
+    "target", ["", "a b@", "@gpu", "gpu:port", "-oProxyCommand=x:1:2", "gpu b", "*", "gpu?"]
+)
 def test_texts_that_are_no_host_are_refused(tmp_path: Path, target: str) -> None:
     """Before anything is looked up."""
     with pytest.raises(NodeError, match="is not a host"):
         hop(tmp_path, target, "")
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "99999"])
+def test_a_port_that_cannot_be_is_refused(tmp_path: Path, port: str) -> None:
+    """The resolver would take the remainder, and another door would be tried."""
+    with pytest.raises(NodeError, match=f"there is no port {port}"):
+        hop(tmp_path, f"gpu:{port}", "")

@@ -1,45 +1,34 @@
-"""What was checked, on a terminal."""
+"""What was checked before a sweep, on a terminal."""
 
 from __future__ import annotations
 
 import pytest
 
-from sweep.check.line import Group, error, ok, warning
-from sweep.report import terminal_check
+from sweep.check.line import CheckLine, Group, Level, ok
+from sweep.report.terminal_check import show
+
+COMMAND = "echo '[localhost]:36777 ssh-ed25519 " + "A" * 68 + "' >> /home/somebody/.ssh/known_hosts"
 
 
-def shown(capsys: pytest.CaptureFixture[str], *groups: Group) -> str:
-    """What is printed, without the padding of lines."""
-    terminal_check.show(groups, 2.04)
-    return "\n".join(line.rstrip() for line in capsys.readouterr().out.splitlines())
+def test_commands_stay_whole_to_be_copied(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However narrow the terminal is."""
+    monkeypatch.setenv("COLUMNS", "80")
+    unknown = CheckLine(Level.ERROR, "SSH", "host key not known", COMMAND)
+    show([Group("gpu-a", (ok("Python", "3.11"), unknown))], 1.0)
+    told = capsys.readouterr().out.splitlines()
+    assert f"→ {COMMAND}" in [line.strip() for line in told]
+    assert told[0] == "gpu-a"
+    assert told[1].split() == ["ok", "Python", "3.11"]
+    assert told[1].index("3.11") == told[2].index("host key") == told[3].index("→")
+    assert told[-1] == "1 error; looked at in 1.0 s"
 
 
-def test_lines_by_group(capsys: pytest.CaptureFixture[str]) -> None:
-    """Level, subject, finding; the remedy below; the counts at the end."""
-    groups = [
-        Group("plan", (ok("plan", "4 launches"),)),
-        Group("gpu-a", (error("GPUs", "GPU 3 is used", "wait"), warning("clock", "late"))),
+def test_empty_lines_of_a_program_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a node's program printed may hold some."""
+    show([Group("gpu-a", (ok("Python", "one\n\ntwo"),))], 1.0)
+    assert [line.strip() for line in capsys.readouterr().out.splitlines()[1:-1]] == [
+        "ok       Python  one",
+        "two",
     ]
-    assert shown(capsys, *groups) == (
-        "plan\n"
-        "  ok       plan   4 launches\n"
-        "gpu-a\n"
-        "  error    GPUs   GPU 3 is used\n"
-        "                  → wait\n"
-        "  warning  clock  late\n"
-        "1 error, 1 warning; looked at in 2.0 s"
-    )
-
-
-def test_nothing_in_the_way(capsys: pytest.CaptureFixture[str]) -> None:
-    """Said in words."""
-    text = shown(capsys, Group("n", (ok("a", "b"),)))
-    assert text.splitlines()[-1] == "nothing stands in the way; looked at in 2.0 s"
-
-
-def test_what_a_node_says_is_shown_safely(capsys: pytest.CaptureFixture[str]) -> None:
-    """A process may be named by terminal escapes or markup."""
-    text = shown(capsys, Group("n\x1b[2J", (ok("[red]a", "b\x1b]0;x\x07[/bold]"),)))
-    assert "\x1b" not in text
-    assert "[red]a" in text
-    assert "b[/bold]" in text
