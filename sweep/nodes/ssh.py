@@ -20,8 +20,8 @@ from sweep.nodes.local import hint_of, make_private
 from sweep.nodes.ssh_config import SshFiles
 from sweep.nodes.ssh_files import put_file, read_file
 from sweep.nodes.ssh_link import Deadlines, Link
-from sweep.nodes.ssh_login import LinkLostError, LoginRefusedError
-from sweep.nodes.ssh_route import Hop, route
+from sweep.nodes.ssh_login import LinkLostError, LoginRefusedError, UnknownNameError
+from sweep.nodes.ssh_route import Hop, as_argument, route
 from sweep.ports import Clock, Completed, Reached
 
 _T = TypeVar("_T")
@@ -165,7 +165,9 @@ class SshNode:
                 now_s = self._clock.monotonic_s()
                 began_s = now_s if began_s is None else began_s
                 left_s = began_s + self._patience_s - now_s
-                if self._closed.is_set() or left_s <= 0:
+                # A name that never led anywhere is a typo; one that did may come back.
+                typo = isinstance(error, UnknownNameError) and self._reached is None
+                if self._closed.is_set() or left_s <= 0 or typo:
                     raise self._unreachable(what, error, now_s - began_s) from error
                 self._pause(min(self._next_pause_s(), left_s))
                 self._losses = min(self._losses + 1, _MOST_LOSSES)
@@ -218,16 +220,17 @@ class SshNode:
         if self._closed.is_set():
             return NodeError(f"{self.name}: cannot {what}: the connection was closed")
         waited = f" for {waited_s:.0f} s" if waited_s >= 1 else ""
-        hint = (
-            "what was launched on the node goes on by itself; once the node can be reached, "
-            "`sweep resume` attaches to it"
-        )
         if self._reached is None:
             ignored = "; ".join(self.not_honoured)
             without = f", and note what has no effect here: {ignored}" if ignored else ""
-            hint = f"see whether `ssh {self.name} true` reaches it{without}; {hint}"
+            return NodeUnreachableError(
+                f"{self.name} is not reached{waited}: {cause}",
+                hint=f"see whether `ssh {as_argument(self.name)} true` reaches it{without}",
+            )
         return NodeUnreachableError(
-            f"{self.name}: cannot {what}: no connection{waited}: {cause}", hint=hint
+            f"{self.name}: cannot {what}: no connection{waited}: {cause}",
+            hint="what was launched on the node goes on by itself; once the node can be reached, "
+            "`sweep resume` attaches to it",
         )
 
     # -- files and commands --------------------------------------------------------------------

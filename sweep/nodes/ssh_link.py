@@ -22,7 +22,7 @@ from paramiko.sftp import SFTPError
 from sweep.model.errors import NodeError
 from sweep.nodes.host_keys import HostKey
 from sweep.nodes.ssh_handshake import greet
-from sweep.nodes.ssh_login import LinkLostError
+from sweep.nodes.ssh_login import LinkLostError, UnknownNameError
 from sweep.nodes.ssh_output import Output, OutputError
 from sweep.nodes.ssh_route import Hop
 from sweep.nodes.ssh_socket import connect
@@ -119,8 +119,13 @@ class Link:
             else:
                 way = connect(hop, self._began)
             transport = paramiko.Transport(way)
+        except socket.gaierror as error:
+            raise UnknownNameError(
+                f"{hop.hostname} does not resolve: it is no Host of the SSH config and no name "
+                f"that this machine knows ({error.strerror})"
+            ) from error
         except _LOST as error:
-            raise LinkLostError(f"no connection to {hop.address}: {_said(error)}") from error
+            raise LinkLostError(f"no connection to {_named(hop)}: {_said(error)}") from error
         with self._lock:
             self._transports.append(transport)
             ended = self._ended.is_set()
@@ -319,6 +324,11 @@ class Link:
 def _let_go(channel: paramiko.Channel) -> None:
     with contextlib.suppress(*_LOST):  # its end is sent through a connection that may be broken
         channel.close()
+
+
+def _named(hop: Hop) -> str:
+    own = hop.alias == hop.hostname
+    return hop.address if own else f"{hop.alias}, {hop.address}"
 
 
 def _said(error: BaseException) -> str:

@@ -26,6 +26,10 @@ class LinkLostError(Exception):
     """There is no connection, or no longer; the text says why."""
 
 
+class UnknownNameError(LinkLostError):
+    """The name of a machine does not resolve."""
+
+
 @dataclass(frozen=True)
 class _Offer:
     """A key to try, and what to call it in messages."""

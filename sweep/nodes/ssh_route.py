@@ -81,6 +81,13 @@ def route(target: str, files: SshFiles) -> tuple[Hop, ...]:
     return _route(target, files, ())
 
 
+def as_argument(target: str) -> str:
+    """Return a target as `ssh` takes it on its command line: with a port, as a URL."""
+    parsed = _TARGET.fullmatch(target)
+    plain = parsed is None or target.startswith("ssh://") or not (parsed["port"] or parsed["v6"])
+    return target if plain else f"ssh://{target}"
+
+
 def _route(target: str, files: SshFiles, inside: tuple[str, ...]) -> tuple[Hop, ...]:
     hop = _hop(target, files)
     if hop.alias in inside:

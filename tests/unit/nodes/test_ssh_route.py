@@ -9,7 +9,7 @@ import pytest
 
 from sweep.model.errors import NodeError
 from sweep.nodes.ssh_config import SshFiles
-from sweep.nodes.ssh_route import Hop, route
+from sweep.nodes.ssh_route import Hop, as_argument, route
 
 
 def files(tmp_path: Path, config: str, **others: str) -> SshFiles:
@@ -253,3 +253,18 @@ def test_a_port_that_cannot_be_is_refused(tmp_path: Path, port: str) -> None:
     """The resolver would take the remainder, and another door would be tried."""
     with pytest.raises(NodeError, match=f"there is no port {port}"):
         hop(tmp_path, f"gpu:{port}", "")
+
+
+@pytest.mark.parametrize(
+    ("target", "argument"),
+    [
+        ("gpu-a", "gpu-a"),
+        ("root@gpu-a", "root@gpu-a"),
+        ("root@gpu-a:2222", "ssh://root@gpu-a:2222"),
+        ("ssh://gpu-a:22", "ssh://gpu-a:22"),
+        ("[::1]:22", "ssh://[::1]:22"),
+    ],
+)
+def test_a_target_is_written_as_ssh_takes_it(target: str, argument: str) -> None:
+    """A command that is printed can be run."""
+    assert as_argument(target) == argument
