@@ -46,7 +46,7 @@ def inspect(asked: Dict[str, Any]) -> Dict[str, Any]:
         "models": lambda: models.inspect(
             asked.get("models") or [], bool(asked.get("from_hub")), environment
         ),
-        "packages": lambda: _packages(pythons, asked.get("package")),
+        "packages": lambda: _packages(pythons, asked.get("package"), environment),
         "session": lambda: session.inspect(user),
         "compilers": lambda: toolchain.compilers(environment, pythons[0] if pythons else None),
         "caches": lambda: toolchain.caches(environment, user),
@@ -121,11 +121,11 @@ def _gpu_facts() -> Dict[str, Any]:
     return {"gpus": shown, "gpu_processes": processes, "gpu_error": None}
 
 
-def _packages(pythons: List[str], name: Optional[str]) -> Dict[str, Any]:
+def _packages(pythons: List[str], name: Optional[str], environment: Environment) -> Dict[str, Any]:
     if name is None:
         return {}
     archive = os.environ[wire.AGENT_VARIABLE]
-    return {python: package.inspect(python, name, archive) for python in pythons}
+    return {python: package.inspect(python, name, archive, environment) for python in pythons}
 
 
 def _storage(found: Dict[str, Any]) -> Optional[Dict[str, Any]]:

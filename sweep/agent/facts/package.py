@@ -13,7 +13,7 @@ import platform
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
@@ -34,12 +34,17 @@ _File = Tuple[str, str, Optional[str]]
 """Path, name to show, and the hash that it had when it was installed."""
 
 
-def inspect(python: str, name: str, archive: str) -> Dict[str, Any]:
+def inspect(python: str, name: str, archive: str, environment: Mapping[str, str]) -> Dict[str, Any]:
     """Ask the engine's Python for the facts of a distribution; `error` says why there are none."""
     argv = [python, "-c", _BOOTSTRAP, archive, name]
     try:
         done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT_S, check=False
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_TIMEOUT_S,
+            env=dict(environment),
+            check=False,
         )
         found: Dict[str, Any] = json.loads(done.stdout)
     except (OSError, subprocess.TimeoutExpired) as problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import venv
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,11 @@ def test_what_setup_makes_is_what_the_version_command_has(
     path = bench.environment["PATH"]
     assert facts["version"]["line"] == f"setup file /engine/bin:/setup:{path}"
     assert facts["setup"]["env"] == {"A": "setup", "B": "setup"}
+    engine = tmp_path / "engine"
+    venv.create(engine, symlinks=True)
+    activated = {"setup": [f". {engine}/bin/activate"], "package": "none", "pythons": ["python3"]}
+    package = bench.inspect(activated)["packages"]["python3"]
+    assert package["error"] == f"{engine}/bin/python3 has no package none"
     failed = bench.inspect({**asked, "setup": ["false"]})
     assert failed["setup"]["error"]["number"] == 1
     assert (failed["version"], failed["unknown"]) == (None, {})

@@ -127,10 +127,10 @@ def test_a_package_that_is_not_there(tmp_path: Path) -> None:
 )
 def test_an_interpreter_that_is_none(python: str, error: str) -> None:
     """It is an answer, not a failure of the whole inspection."""
-    assert error in package.inspect(python, "engine", ROOT)["error"]
+    assert error in package.inspect(python, "engine", ROOT, os.environ)["error"]
 
 
 def test_the_engines_python_is_asked() -> None:
     """Through the archive, as on a node."""
-    found = package.inspect(sys.executable, "pytest", ROOT)
+    found = package.inspect(sys.executable, "pytest", ROOT, os.environ)
     assert (found["error"], found["version"]) == (None, pytest.__version__)
