@@ -3,12 +3,15 @@
 Runs one real sweep of 20 launches (`sweep submit`, Ray and all) of a tiny server written below,
 and prints medians from the recorded events. All times are of this machine's monotonic clock.
 
-usage: bench_overhead.py [--launches 20]
+usage: bench_overhead.py [--launches 20] [--ssh]
+
+With --ssh the node is this machine behind a real sshd of its own, on a port of its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -16,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,7 @@ from sweep.store.directory import find_sweeps
 from sweep.store.sweep_db import SweepDb
 
 _TOKENS = 4
+_TESTS = Path(__file__).parents[1] / "tests"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -78,12 +82,37 @@ def serve(argv: Sequence[str]) -> None:
     ThreadingHTTPServer(("127.0.0.1", port), _Handler).serve_forever()
 
 
-def experiment(directory: Path, launches: int) -> Path:
+@contextlib.contextmanager
+def node(directory: Path, environment: dict[str, str], *, ssh: bool) -> Iterator[dict[str, str]]:
+    """Give the experiment's node: this machine, or this machine behind an sshd that the user of
+    `environment` knows."""
+    if not ssh:
+        yield {}
+        return
+    from faults.sshd import Sshd  # noqa: PLC0415 - needs what the tests need
+
+    settings = directory / "home" / ".ssh"
+    settings.mkdir(parents=True)
+    environment["HOME"] = str(settings.parent)
+    login = {"SWEEP_CLAIM_DIR": environment["SWEEP_CLAIM_DIR"]}
+    server = Sshd(directory / "sshd", ["MaxSessions 2"], environment=login)
+    try:
+        (settings / "config").write_text(server.section("bench"), encoding="utf-8")
+        (settings / "known_hosts").write_bytes(server.known_hosts.read_bytes())
+        yield {"host": "bench", "workdir": str(directory / "node")}
+    finally:
+        server.close()
+
+
+def experiment(directory: Path, launches: int, where: dict[str, str]) -> Path:
     """Write the experiment: a baseline first and last, and a launch per step count between."""
+    from fakes.model_files import gguf  # noqa: PLC0415 - on the path once main has run
+
     for name in ("target.gguf", "draft.gguf"):
-        (directory / name).write_bytes(b"nothing")
+        (directory / name).write_bytes(gguf())
     document = {
         "name": "overhead",
+        "node": where,
         "engine": {
             "kind": "llama.cpp",
             "command": [sys.executable, str(Path(__file__).absolute()), "serve"],
@@ -157,7 +186,7 @@ def command_s(argv: Sequence[str], environment: dict[str, str], repeats: int = 5
     return statistics.median(once() for _ in range(repeats))
 
 
-def run(directory: Path, launches: int, say: Callable[[str], None]) -> None:
+def run(directory: Path, launches: int, say: Callable[[str], None], *, ssh: bool) -> None:
     """Run the sweep and print the table."""
     sweep = [sys.executable, "-m", "sweep"]
     environment = os.environ | {
@@ -165,20 +194,11 @@ def run(directory: Path, launches: int, say: Callable[[str], None]) -> None:
         "XDG_STATE_HOME": str(directory / "state"),
         "SWEEP_CLAIM_DIR": str(directory),
     }
-    file = str(experiment(directory, launches))
-    began = time.monotonic()
-    subprocess.run([*sweep, "submit", file, "--yes"], env=environment, check=True)
-    found = find_sweeps(directory / "results")[0]
-    database = SweepDb.open(found.directory)
-    attempts = []
-    for row in database.attempts():
-        events = [
-            json.loads(line) for line in database.lines(row.launch_id, row.attempt, EVENTS_FILE)
-        ]
-        log = Path(row.fetched or row.directory) / LOG_FILE
-        attempts.append((events, log.read_text(encoding="utf-8")))
-    database.close()
-    attempts.sort(key=lambda attempt: float(attempt[0][0]["t_s"]))
+    with node(directory, environment, ssh=ssh) as where:
+        file = str(experiment(directory, launches, where))
+        began = time.monotonic()
+        subprocess.run([*sweep, "submit", file, "--yes"], env=environment, check=True)
+    attempts = recorded(directory / "results")
     stages = spans(attempts)
     say(f"{'stage':<44}{'median s':>9}{'max s':>8}")
     for name, values in stages.items():
@@ -191,16 +211,32 @@ def run(directory: Path, launches: int, say: Callable[[str], None]) -> None:
     say(f"{'sweep status':<44}{command_s([*sweep, 'status'], environment):>9.3f}")
 
 
+def recorded(results: Path) -> list[tuple[list[dict[str, Any]], str]]:
+    """Return events and server's log of each launch, in the order of their starts."""
+    database = SweepDb.open(find_sweeps(results)[0].directory)
+    attempts = []
+    for row in database.attempts():
+        events: list[dict[str, Any]] = [
+            json.loads(line) for line in database.lines(row.launch_id, row.attempt, EVENTS_FILE)
+        ]
+        log = Path(row.fetched or row.directory) / LOG_FILE
+        attempts.append((events, log.read_text(encoding="utf-8")))
+    database.close()
+    return sorted(attempts, key=lambda attempt: float(attempt[0][0]["t_s"]))
+
+
 def main() -> None:
     """Parse, run in a temporary directory."""
     if sys.argv[1:2] == ["serve"]:
         serve(sys.argv[2:])
         return
+    sys.path.append(str(_TESTS))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--launches", type=int, default=20)
+    parser.add_argument("--ssh", action="store_true", help="reach the node by a loopback sshd")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-") as directory:
-        run(Path(directory), arguments.launches, print)
+        run(Path(directory), arguments.launches, print, ssh=arguments.ssh)
 
 
 if __name__ == "__main__":
