@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from fakes.machine import Machine, workload
+from fakes.model_files import gguf
 
 from sweep.agent import wire
 
@@ -162,7 +163,7 @@ def test_only_what_changed_runs_again(machine: Machine) -> None:
     assert steps_started(machine) == [1, 2, 3]
     assert machine.inline_to_end("submit", machine.experiment([1, 2, 3])) == 0
     assert steps_started(machine) == []  # what was measured before is there again
-    machine.model.write_bytes(b"other weights")
+    machine.model.write_bytes(gguf(vocabulary=2000))
     assert machine.inline_to_end("submit", machine.experiment([1, 2, 3])) == 0
     assert steps_started(machine) == [1, 2, 3]
     assert len(machine.sweeps()) == 1
