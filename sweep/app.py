@@ -355,7 +355,8 @@ def _latest_unfinished(sweeps: Sequence[FoundSweep], results: Path) -> FoundSwee
 def start_driver(prepared: Prepared, environment: Mapping[str, str], *, keep_going: bool) -> int:
     """Start the driver in a session of its own, handing it the lock; return its pid."""
     # -P: a file of the user's in the working directory must not pass for a module of ours.
-    argv = [sys.executable, "-P", "-m", "sweep.driver", str(prepared.directory.absolute())]
+    # -u: what it wrote before a crash is what explains it.
+    argv = [sys.executable, "-u", "-P", "-m", "sweep.driver", str(prepared.directory.absolute())]
     argv.append(str(prepared.lock.descriptor))
     if keep_going:
         argv.append("--keep-going")
