@@ -160,7 +160,8 @@ def below_driver(machine: Machine, name: str) -> procs.Identity | None:
 
 @pytest.mark.ray
 def test_lane_and_ray_killed_in_a_window(machine: Machine) -> None:
-    """A dead lane, and a dead Ray, are replaced; the launch never notices."""
+    """A dead lane, and a dead Ray, are replaced; the launch never notices. Ray's native code may
+    take the driver down with its raylet: then resume attaches to the same server."""
     file = machine.experiment([1, 2])
     expected = undisturbed(machine, "submit", file)
     first = len(machine.starts())
@@ -172,9 +173,13 @@ def test_lane_and_ray_killed_in_a_window(machine: Machine) -> None:
         machine.wait_for_phase(steps, "measure")
         kill(eventually(partial(below_driver, machine, name)))
     ended = finished(following, 120)
+    died = ended.code != 0
+    if died:
+        assert "died, see" in ended.text
+        ended = machine.run("resume")
     assert ended.code == 0, ended.text
     log = (machine.directory / "driver.log").read_text()
-    assert log.count("attaching again") == 2, log
+    assert log.count("attaching again") == 2 - died, log
     require_one_start_each(machine, first)
     assert machine.outcome() == expected
     machine.require_quiet()
