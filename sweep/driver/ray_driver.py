@@ -135,7 +135,10 @@ class RayLanes:
         """Let Ray start in the background. Launches need nobody: early lanes bring and read them
         meanwhile, and the actors attach."""
         if self._beginning is None:
-            os.environ.update(_ENVIRONMENT | self._files.environment)
+            # Ray ends a process that was started by a raylet and outlives it. Without this pid, it
+            # takes a driver whose parent is gone, as in the background, for one.
+            own = {"RAY_RAYLET_PID": str(os.getpid())}
+            os.environ.update(_ENVIRONMENT | self._files.environment | own)
             for name in _REMOVED:
                 os.environ.pop(name, None)
             self._beginning = self._starter.submit(self._start_ray)
