@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from sweep.model.errors import Problem
-from sweep.model.experiment import Experiment, Scalar
+from sweep.model.experiment import Experiment, Scalar, Variant
+from sweep.model.plan import Configuration
 
 
 def given_arguments(
@@ -33,3 +34,50 @@ def unsendable_messages(experiment: Experiment) -> Iterator[Problem]:
                 hint="api: chat",
                 path=("workloads", position, "api"),
             )
+
+
+def variant_of(configuration: Configuration, experiment: Experiment) -> Variant:
+    """Return the variant that a configuration names."""
+    return next(v for v in experiment.axes.variants if v.name == configuration.variant)
+
+
+def draft_model_of(configuration: Configuration, experiment: Experiment) -> str | None:
+    """Return the draft model that a configuration is given: its variant's or the engine's."""
+    return variant_of(configuration, experiment).draft_model or experiment.engine.draft_model
+
+
+def models(experiment: Experiment) -> tuple[str, ...]:
+    """Return the target, then every drafter."""
+    engine = experiment.engine
+    drafts = [engine.draft_model, *(v.draft_model for v in experiment.axes.variants)]
+    return tuple(dict.fromkeys([engine.model, *(draft for draft in drafts if draft is not None)]))
+
+
+def largest_concurrency(experiment: Experiment) -> int:
+    """Return the most requests that any workload has in flight."""
+    return max(max(workload.concurrency) for workload in experiment.workloads)
+
+
+def merged_arguments(
+    configuration: Configuration,
+    experiment: Experiment,
+    *,
+    full_name: Callable[[str], str],
+    is_speculative: Callable[[str], bool],
+    defaults: Mapping[str, Scalar],
+) -> dict[str, Scalar]:
+    """Return the arguments by long name: `defaults`, the engine's over them, the variant's, the
+    swept last; a baseline goes without what matters to speculation only.
+
+    Sorted, because a launch is identified by its argv and the order in the file must not count.
+    """
+    layers: tuple[Mapping[str, Scalar], ...] = (
+        defaults,
+        experiment.engine.args,
+        variant_of(configuration, experiment).args,
+        configuration.args,
+    )
+    values = {full_name(name): value for layer in layers for name, value in layer.items()}
+    if configuration.is_baseline:
+        values = {name: value for name, value in values.items() if not is_speculative(name)}
+    return dict(sorted(values.items()))

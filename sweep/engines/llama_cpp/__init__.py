@@ -13,6 +13,7 @@ from typing import Any
 
 from sweep.agent.wire import Answer, EngineDoc, Outcome, Request, RequestRecord
 from sweep.engines.classify import classify_outcome
+from sweep.engines.given import models
 from sweep.engines.llama_cpp import arguments, log, rules, wire
 from sweep.model.errors import Problem
 from sweep.model.experiment import Experiment, Prompt, Workload
@@ -52,7 +53,7 @@ class LlamaCpp:
 
     def installation(self, experiment: Experiment) -> Installation:
         """Model files; the server is a program."""
-        return Installation(models=arguments.models(experiment))
+        return Installation(models=models(experiment))
 
     def version_argv(self, experiment: Experiment) -> tuple[str, ...]:
         """The server's own --version."""

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from sweep.model.experiment import Experiment, Scalar, Variant
+from sweep.engines.given import (
+    draft_model_of,
+    largest_concurrency,
+    merged_arguments,
+    models,
+    variant_of,
+)
+from sweep.model.experiment import Experiment, Scalar
 from sweep.model.plan import Configuration, ServerCommand
 
 DEFAULT_COMMAND = ("llama-server",)
@@ -83,36 +90,15 @@ def is_speculative(name: str) -> bool:
     return long.startswith("spec-") or long.endswith("-draft")
 
 
-def variant_of(configuration: Configuration, experiment: Experiment) -> Variant:
-    """Return the variant that a configuration names."""
-    return next(v for v in experiment.axes.variants if v.name == configuration.variant)
-
-
-def draft_model_of(configuration: Configuration, experiment: Experiment) -> str | None:
-    """Return the draft model that a configuration is given: its variant's or the engine's."""
-    return variant_of(configuration, experiment).draft_model or experiment.engine.draft_model
-
-
-def largest_concurrency(experiment: Experiment) -> int:
-    """Return the most requests that any workload has in flight."""
-    return max(max(workload.concurrency) for workload in experiment.workloads)
-
-
 def merged(configuration: Configuration, experiment: Experiment) -> dict[str, Scalar]:
-    """Return the arguments by long name: the engine's, the variant's over them, the swept last.
-
-    Sorted, because a launch is identified by its argv and the order in the file must not count.
-    """
-    layers: tuple[Mapping[str, Scalar], ...] = (
-        experiment.engine.args,
-        variant_of(configuration, experiment).args,
-        configuration.args,
+    """Return a configuration's arguments by long name, in sorted order."""
+    return merged_arguments(
+        configuration,
+        experiment,
+        full_name=full_name,
+        is_speculative=is_speculative,
+        defaults={"parallel": largest_concurrency(experiment)},
     )
-    values = {full_name(name): value for layer in layers for name, value in layer.items()}
-    values.setdefault("parallel", largest_concurrency(experiment))
-    if configuration.is_baseline:
-        values = {name: value for name, value in values.items() if not is_speculative(name)}
-    return dict(sorted(values.items()))
 
 
 def _flags(values: Mapping[str, Scalar]) -> Iterator[str]:
@@ -161,10 +147,3 @@ def identity_paths(experiment: Experiment) -> tuple[str, ...]:
     """Return what must be unchanged for a result to be reused: models and command files."""
     parts = [part for part in experiment.engine.command or () if "/" in part]
     return tuple(dict.fromkeys([*models(experiment), *parts]))
-
-
-def models(experiment: Experiment) -> tuple[str, ...]:
-    """Return the target, then every drafter."""
-    engine = experiment.engine
-    drafts = [engine.draft_model, *(v.draft_model for v in experiment.axes.variants)]
-    return tuple(dict.fromkeys([engine.model, *(draft for draft in drafts if draft is not None)]))

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from sweep.engines.given import given_arguments, unsendable_messages
+from sweep.engines.given import (
+    draft_model_of,
+    given_arguments,
+    largest_concurrency,
+    unsendable_messages,
+)
 from sweep.engines.llama_cpp import arguments
 from sweep.model.errors import Problem
 from sweep.model.experiment import Experiment, Scalar
@@ -120,7 +125,7 @@ def _values(experiment: Experiment, name: str) -> list[tuple[str, tuple[str, ...
 
 def _slot_problems(experiment: Experiment) -> Iterator[Problem]:
     """Fewer slots than requests would measure a queue; a slot must hold a whole answer."""
-    needed = arguments.largest_concurrency(experiment)
+    needed = largest_concurrency(experiment)
     slots = needed
     for where, path, value in _values(experiment, "parallel"):
         if not isinstance(value, int) or isinstance(value, bool) or value < needed:
@@ -174,9 +179,7 @@ def _impossible(configuration: Configuration, experiment: Experiment) -> str | N
     algorithm, steps = configuration.algorithm, configuration.num_steps
     if algorithm not in arguments.STEPS_FLAGS:
         return f"llama.cpp has no algorithm {algorithm!r} that sweep can set the length of"
-    if algorithm in arguments.NEEDS_DRAFT_MODEL and not arguments.draft_model_of(
-        configuration, experiment
-    ):
+    if algorithm in arguments.NEEDS_DRAFT_MODEL and not draft_model_of(configuration, experiment):
         return f"{algorithm} needs a draft model: engine.draft_model is not given"
     if steps is None:
         return (

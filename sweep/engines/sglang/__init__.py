@@ -7,23 +7,25 @@ wire         requests, answers and calls, as data for the agent
 profiling    what the probe inside the server needs
 counts       the counts of an answer, in all their spellings
 log          lines of the server's log that mean something
+surface      what all servers that speak as SGLang have in common
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from sweep.agent.wire import Answer, EngineDoc, Outcome, Request, RequestRecord
-from sweep.engines.sglang import arguments, counts, log, rules, wire
+from sweep.agent.wire import EngineDoc
+from sweep.engines.given import models
+from sweep.engines.sglang import arguments, rules, wire
+from sweep.engines.sglang.surface import Surface
 from sweep.model.errors import Problem
-from sweep.model.experiment import Experiment, Prompt, Workload
-from sweep.model.plan import Configuration, PlannedTrial, ServerCommand
-from sweep.model.states import Failure
-from sweep.ports import Counters, EngineFacts, Installation, Judged
+from sweep.model.experiment import Experiment
+from sweep.model.plan import Configuration, ServerCommand
+from sweep.ports import EngineFacts, Installation, Judged
 
 
-class SGLang:
+class SGLang(Surface):
     """The engine `sglang`."""
 
     @property
@@ -51,9 +53,7 @@ class SGLang:
 
     def installation(self, experiment: Experiment) -> Installation:
         """The package `sglang`, and models by path or by their name on the hub."""
-        return Installation(
-            arguments.models(experiment), True, "sglang", arguments.pythons(experiment)
-        )
+        return Installation(models(experiment), True, "sglang", arguments.pythons(experiment))
 
     def version_argv(self, experiment: Experiment) -> tuple[str, ...]:
         """The installed package's version, and what else only its own Python knows."""
@@ -69,29 +69,3 @@ class SGLang:
     def document(self, experiment: Experiment) -> EngineDoc:
         """What the agent needs to know of this engine."""
         return wire.document("sglang", experiment)
-
-    def request(self, workload: Workload, prompt: Prompt) -> Request:
-        """The generation request for a prompt of a workload."""
-        return wire.request(workload, prompt)
-
-    def throwaway(self, workload: Workload) -> Request:
-        """A short request unrelated to every prompt."""
-        return wire.throwaway(workload)
-
-    def answer(self, workload: Workload) -> Answer:
-        """Where things stand in the answers to this workload's requests."""
-        return wire.answer(workload.api)
-
-    def count(self, record: RequestRecord) -> Counters:
-        """Read the raw counts of one answered request."""
-        return counts.count(record)
-
-    def classify_launch(self, outcome: Outcome) -> Failure | None:
-        """Name why a launch failed."""
-        return log.classify(outcome)
-
-    def classify_trial(
-        self, trial: PlannedTrial, records: Sequence[RequestRecord]
-    ) -> Failure | None:
-        """Speculation that was not asked for, that never ran, or that ran with other settings."""
-        return counts.classify_trial(trial, records)

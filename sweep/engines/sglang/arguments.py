@@ -9,6 +9,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sweep.agent.wire import AGENT_VARIABLE
+from sweep.engines.given import (
+    draft_model_of,
+    largest_concurrency,
+    merged_arguments,
+    models,
+    variant_of,
+)
 from sweep.engines.sglang import profiling
 from sweep.model.experiment import Experiment, Scalar, Variant
 from sweep.model.plan import Configuration, ServerCommand, Setting
@@ -79,37 +86,16 @@ def is_speculative(name: str) -> bool:
     return full_name(name).startswith("speculative-")
 
 
-def variant_of(configuration: Configuration, experiment: Experiment) -> Variant:
-    """Return the variant that a configuration names."""
-    return next(v for v in experiment.axes.variants if v.name == configuration.variant)
-
-
-def draft_model_of(configuration: Configuration, experiment: Experiment) -> str | None:
-    """Return the draft model that a configuration is given: its variant's or the engine's."""
-    return variant_of(configuration, experiment).draft_model or experiment.engine.draft_model
-
-
-def largest_concurrency(experiment: Experiment) -> int:
-    """Return the most requests that any workload has in flight."""
-    return max(max(workload.concurrency) for workload in experiment.workloads)
-
-
 def merged(configuration: Configuration, experiment: Experiment) -> dict[str, Scalar]:
-    """Return the arguments by long name: the engine's, the variant's over them, the swept last.
-
-    Sorted, because a launch is identified by its argv and the order in the file must not count.
-    """
-    layers: tuple[Mapping[str, Scalar], ...] = (
-        experiment.engine.args,
-        variant_of(configuration, experiment).args,
-        configuration.args,
-    )
-    values = {full_name(name): value for layer in layers for name, value in layer.items()}
+    """Return a configuration's arguments by long name, in sorted order."""
     least = max(DEFAULT_MAX_RUNNING, largest_concurrency(experiment))
-    values.setdefault("max-running-requests", least)
-    if configuration.is_baseline:
-        values = {name: value for name, value in values.items() if not is_speculative(name)}
-    return dict(sorted(values.items()))
+    return merged_arguments(
+        configuration,
+        experiment,
+        full_name=full_name,
+        is_speculative=is_speculative,
+        defaults={"max-running-requests": least},
+    )
 
 
 def environment(configuration: Configuration, experiment: Experiment) -> dict[str, str | None]:
@@ -215,13 +201,6 @@ def identity_paths(experiment: Experiment) -> tuple[str, ...]:
     paths = [name for name in models(experiment) if is_path(name)]
     commands = [part for part in experiment.engine.command or () if is_path(part)]
     return tuple(dict.fromkeys([*paths, *commands]))
-
-
-def models(experiment: Experiment) -> tuple[str, ...]:
-    """Return the target, then every drafter."""
-    engine = experiment.engine
-    drafts = [engine.draft_model, *(v.draft_model for v in experiment.axes.variants)]
-    return tuple(dict.fromkeys([engine.model, *(draft for draft in drafts if draft is not None)]))
 
 
 def pythons(experiment: Experiment) -> tuple[str, ...]:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from sweep.engines.given import given_arguments
+from sweep.engines.given import (
+    draft_model_of,
+    given_arguments,
+    largest_concurrency,
+    variant_of,
+)
 from sweep.engines.sglang import arguments, compatibility, known, speculation
 from sweep.engines.sglang.compatibility import Case
 from sweep.model.errors import Problem
@@ -90,7 +95,7 @@ def api_problems(experiment: Experiment) -> Iterator[Problem]:
 def _limit_problems(experiment: Experiment) -> Iterator[Problem]:
     """A server that runs fewer requests than are sent would have its queue measured; one that
     captured graphs for fewer runs the others without, which is slower."""
-    needed = arguments.largest_concurrency(experiment)
+    needed = largest_concurrency(experiment)
     for where, path, written, value in given_arguments(experiment):
         name = arguments.full_name(written)
         if name == "max-running-requests" and not _at_least(value, needed):
@@ -145,7 +150,7 @@ def judge(
         judged.configuration,
         arguments.merged(judged.configuration, experiment),
         arguments.environment(configuration, experiment),
-        arguments.draft_model_of(configuration, experiment),
+        draft_model_of(configuration, experiment),
         known.read(_facts_of(configuration, experiment, facts), experiment.engine.model),
     )
     reason = compatibility.reason(case) or _uncounted(case, experiment)
@@ -158,7 +163,7 @@ def _facts_of(
 ) -> EngineFacts | None:
     """Return what is known of the SGLang of a configuration: a variant may bring another one,
     and the node was asked for the engine's own."""
-    own = arguments.variant_of(configuration, experiment).python
+    own = variant_of(configuration, experiment).python
     return facts if own in (None, arguments.python_of(experiment)) else None
 
 

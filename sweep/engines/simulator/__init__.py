@@ -9,20 +9,20 @@ Requests, answers, counts and lines of the log are those of `engines/sglang`. Th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from sweep.agent.wire import Answer, EngineDoc, Outcome, Request, RequestRecord
-from sweep.engines.sglang import counts, log, wire
+from sweep.agent.wire import EngineDoc
+from sweep.engines.sglang import wire
+from sweep.engines.sglang.surface import Surface
 from sweep.engines.simulator import arguments, rules
 from sweep.model.errors import Problem
-from sweep.model.experiment import Experiment, Prompt, Workload
-from sweep.model.plan import Configuration, PlannedTrial, ServerCommand
-from sweep.model.states import Failure
-from sweep.ports import Counters, EngineFacts, Installation, Judged
+from sweep.model.experiment import Experiment
+from sweep.model.plan import Configuration, ServerCommand
+from sweep.ports import EngineFacts, Installation, Judged
 
 
-class Simulator:
+class Simulator(Surface):
     """The engine `simulator`."""
 
     @property
@@ -66,29 +66,3 @@ class Simulator:
     def document(self, experiment: Experiment) -> EngineDoc:
         """What the agent needs to know of this engine."""
         return wire.document("simulator", experiment)
-
-    def request(self, workload: Workload, prompt: Prompt) -> Request:
-        """The generation request for a prompt of a workload."""
-        return wire.request(workload, prompt)
-
-    def throwaway(self, workload: Workload) -> Request:
-        """A short request unrelated to every prompt."""
-        return wire.throwaway(workload)
-
-    def answer(self, workload: Workload) -> Answer:
-        """Where things stand in the answers to this workload's requests."""
-        return wire.answer(workload.api)
-
-    def count(self, record: RequestRecord) -> Counters:
-        """Read the raw counts of one answered request."""
-        return counts.count(record)
-
-    def classify_launch(self, outcome: Outcome) -> Failure | None:
-        """Name why a launch failed."""
-        return log.classify(outcome)
-
-    def classify_trial(
-        self, trial: PlannedTrial, records: Sequence[RequestRecord]
-    ) -> Failure | None:
-        """Speculation that was not asked for, that never ran, or that ran with other settings."""
-        return counts.classify_trial(trial, records)

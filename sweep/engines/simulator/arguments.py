@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sweep.agent.wire import AGENT_VARIABLE
-from sweep.engines.given import given_arguments
+from sweep.engines.given import given_arguments, variant_of
 from sweep.engines.sglang import arguments as sglang
 from sweep.model.experiment import Experiment
 from sweep.model.plan import Configuration, ServerCommand
@@ -29,7 +29,7 @@ def command(python: str | None) -> tuple[str, ...]:
 
 def server(configuration: Configuration, experiment: Experiment) -> ServerCommand:
     """Return the command of a judged configuration; only speculation differs within an arm."""
-    variant = sglang.variant_of(configuration, experiment)
+    variant = variant_of(configuration, experiment)
     start = command(variant.python or experiment.engine.python)
     return sglang.server_from(start, configuration, experiment)
 
