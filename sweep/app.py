@@ -58,7 +58,6 @@ from sweep.store.directory import (
 from sweep.store.sweep_db import NodeRow, PlanChange, RunRow, SweepDb
 
 _FOLLOW_S = 0.2
-_COMMAND_TIMEOUT_S = 30.0
 _SHOW_S = 1.0
 """A follower on the node itself must not take its cores: it reads the database this seldom."""
 _TAIL_LINES = 15

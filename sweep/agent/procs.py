@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Dict, FrozenSet, Iterable, Iterator, List, Optional, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 Identity = Tuple[int, int]
 """(pid, start ticks since boot)."""
@@ -100,12 +100,6 @@ def descendants(processes: Dict[int, Process], root: int) -> List[Process]:
             found.append(child)
             queue.append(child.pid)
     return found
-
-
-def environment_entries(pid: int) -> FrozenSet[bytes]:
-    """Return the NAME=value entries a process was started with; empty when not readable."""
-    data = _read("/proc/%d/environ" % pid)
-    return frozenset(data.split(b"\0")) if data else frozenset()
 
 
 def carries(pid: int, entry: bytes) -> bool:

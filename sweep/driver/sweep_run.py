@@ -15,7 +15,14 @@ from pathlib import Path
 
 from sweep.agent import wire
 from sweep.driver.documents import launch_document
-from sweep.driver.lane import Attached, Ended, LaunchTask, Lines, Unanswered
+from sweep.driver.lane import (
+    STOP_PATIENCE_S,
+    Attached,
+    Ended,
+    LaunchTask,
+    Lines,
+    Unanswered,
+)
 from sweep.driver.lanes import Fetched, FetchTask, LaneFailed, LaneLost, Lanes, LanesEvent
 from sweep.driver.stop_rules import failure_of, over_budget, reason_to_pause
 from sweep.engines.classify import judge_launch, judge_trial
@@ -191,6 +198,8 @@ class SweepRun:
         for name, lane in self._state.items():
             if lane.silent_since is not None:
                 stage += f"; {name} does not answer since {lane.silent_since}, trying again"
+                if self._stopped_by:
+                    stage += f" for at most {STOP_PATIENCE_S:g} s"
         self._database.set_stage(self._setup.run, stage)
 
     def _start_next(self, name: str, lane: _LaneState) -> None:

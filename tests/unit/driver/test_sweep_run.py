@@ -424,9 +424,12 @@ def test_a_silent_node_is_shown_until_it_answers(tmp_path: Path) -> None:
 
 
 def test_a_stop_while_the_node_is_silent_leaves_the_attempt_open(tmp_path: Path) -> None:
-    """The run ends in minutes and says so; `cancel` or `resume` attaches to the same attempt."""
+    """The run ends in minutes, says so meanwhile and at its end; `cancel` or `resume` attaches to
+    the same attempt."""
     sweep = SmallSweep(tmp_path, by_label({"1 step": lambda doc: [*load(doc), Hold()]}))
     asked: list[float] = []
+    stages: set[str | None] = set()
+    sweep.clock.on_sleep.append(lambda: stages.add(sweep.database.runs()[-1].stage))
 
     def stop() -> str | None:
         if len(sweep.node.started) < 2:
@@ -438,6 +441,7 @@ def test_a_stop_while_the_node_is_silent_leaves_the_attempt_open(tmp_path: Path)
     result = sweep.run(stop=stop)
     assert result.exit_code == 130
     assert "did not answer for 180 s after the stop" in str(result.note)
+    assert any(str(stage).endswith("trying again for at most 180 s") for stage in stages), stages
     assert sweep.clock.now_s - asked[0] < STOP_PATIENCE_S + 10
     assert sweep.launches() == ["done", "running", "not_run", "not_run"]
     sweep.node.silent = False
