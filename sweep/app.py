@@ -24,7 +24,6 @@ from sweep.check.line import Level, of_level
 from sweep.check.storage import expected_load
 from sweep.driver.clock import SystemClock
 from sweep.engines import engine_of
-from sweep.engines.rehearsed import REHEARSED_LOAD_S
 from sweep.model.errors import StoreError, UnusableError, UsageError
 from sweep.model.experiment import Experiment
 from sweep.model.plan import Plan
@@ -190,13 +189,10 @@ def ask(experiment: Experiment, environment: Mapping[str, str]) -> tuple[Facts |
 
 def plan_summary(experiment: Experiment, planned: Planned) -> PlanSummary:
     """Return the plan for people and programs."""
-    rehearsed = experiment.engine.rehearses is not None
     installation = engine_of(experiment.engine).installation(experiment)
     loads = {node.name: ExpectedLoad() for node in experiment.nodes}
     for each in planned.facts:
         loads[each.node] = expected_load(each, installation)
-    if rehearsed:
-        loads = dict.fromkeys(loads, ExpectedLoad(REHEARSED_LOAD_S))
     expected = estimate(planned.plan.launches, loads)
     return describe_plan(planned.plan, expected, experiment.budget)
 

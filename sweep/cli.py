@@ -177,13 +177,13 @@ def rehearse(
     those of the simulated reference node.
     """
     from sweep import app  # noqa: PLC0415
+    from sweep.report.terminal_plan import expected  # noqa: PLC0415
 
     loaded = app.rehearse(app.load(file, overrides))
     planned = app.plan(loaded.experiment, os.environ)
     app.require_launches(planned.plan)
     summary = app.plan_summary(loaded.experiment, planned)
-    minutes = summary.estimate.seconds / 60
-    click.echo(f"rehearsing, simulated: {summary.headline}, about {minutes:.0f} min")
+    click.echo(f"rehearsing, simulated: {summary.headline}, {expected(summary.estimate)}")
     prepared = app.prepare(loaded, planned, _directory(results), new=True)
     code = _drive(prepared, detach=detach, keep_going=keep_going)
     if code == 0 and not detach:

@@ -129,6 +129,8 @@ class Installation:
     """The distribution that holds the server; None: it is no Python package."""
     pythons: tuple[str, ...] = ()
     """Interpreters that the package must be installed in."""
+    load_s: float | None = None
+    """How long a load takes, where no disk of the node has a say in it; None: it has [s]."""
 
 
 @dataclass(frozen=True)

@@ -55,9 +55,11 @@ def _launch_bytes(facts: Facts, installation: Installation) -> int:
 
 
 def expected_load(facts: Facts, installation: Installation) -> ExpectedLoad:
-    """Return how long a load may take before any was measured: as long as reading takes, and never
-    less than the reference's, 550 GB in 900 s on 8 GPUs. Without files on the node: the
-    reference's."""
+    """Return how long a load may take before any was measured: what the engine knows of it, or as
+    long as reading takes and never less than the reference's, 550 GB in 900 s on 8 GPUs. Without
+    files on the node: the reference's."""
+    if installation.load_s is not None:
+        return ExpectedLoad(installation.load_s, "simulated")
     sizes = [entry["size"] for entry in facts.files.values() if entry]
     count = _launch_bytes(facts, installation) or sum(sizes)
     if not count:

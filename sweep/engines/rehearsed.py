@@ -22,8 +22,7 @@ from sweep.model.states import Failure
 from sweep.ports import Counters, Engine, EngineFacts, Installation, Judged
 
 LOAD_SPEEDUP = 300
-REHEARSED_LOAD_S = 900 / LOAD_SPEEDUP
-"""What the reference calibration's load of 900 s takes in a rehearsal [s]."""
+"""The packaged calibration's load of 900 s takes 3 s."""
 
 
 class Rehearsed:
@@ -50,17 +49,16 @@ class Rehearsed:
 
     def server(self, configuration: Configuration, experiment: Experiment) -> ServerCommand:
         """How the simulated server for a configuration is started, with the real arguments."""
-        args = {**experiment.engine.args, "load-speedup": LOAD_SPEEDUP}
-        engine = replace(experiment.engine, args=args)
-        return arguments.server(_simulated(configuration), replace(experiment, engine=engine))
+        return arguments.server(_simulated(configuration), _hurried(experiment))
 
     def identity_paths(self, experiment: Experiment) -> tuple[str, ...]:
         """The real engine's and models' files: a rehearsal finds out that they are there."""
         return self._real.identity_paths(experiment)
 
     def installation(self, experiment: Experiment) -> Installation:
-        """The real engine's package and models."""
-        return self._real.installation(experiment)
+        """The real engine's package and models, and the simulated load."""
+        load_s = arguments.load_s(_hurried(experiment))
+        return replace(self._real.installation(experiment), load_s=load_s)
 
     def version_argv(self, experiment: Experiment) -> tuple[str, ...]:
         """The real engine's version command: a rehearsal finds out that it can be run."""
@@ -100,6 +98,11 @@ class Rehearsed:
         """Speculation that ran otherwise than the simulated server was asked to."""
         simulated = replace(trial, configuration=_simulated(trial.configuration))
         return self._simulator.classify_trial(simulated, records)
+
+
+def _hurried(experiment: Experiment) -> Experiment:
+    args = {**experiment.engine.args, arguments.LOAD_SPEEDUP: LOAD_SPEEDUP}
+    return replace(experiment, engine=replace(experiment.engine, args=args))
 
 
 def _simulated(configuration: Configuration) -> Configuration:

@@ -12,6 +12,7 @@ from rich.text import Text
 from sweep.model.redaction import redact_argv, redact_env
 from sweep.report.live import duration
 from sweep.spec.describe import LaunchRow, PlanSummary
+from sweep.spec.estimate import Estimate
 
 _OWN_PATH = ":$PATH"
 
@@ -20,8 +21,7 @@ def show(summary: PlanSummary) -> None:
     """Print the whole plan."""
     console = Console()
     console.print(Text(summary.headline, style="bold"))
-    at_least = "at least " if summary.estimate.is_lower_bound else "about "
-    console.print(Text(f"{at_least}{duration(summary.estimate.seconds)}: {summary.estimate.basis}"))
+    console.print(Text(f"{expected(summary.estimate)}: {summary.estimate.basis}"))
     table = Table(box=None, pad_edge=False)
     several = len({row.node for row in summary.rows}) > 1
     for name in ("#", *(["node"] if several else []), "launch", "role", "arm", "trials"):
@@ -38,6 +38,12 @@ def show(summary: PlanSummary) -> None:
         console.print(Text(f"invalid: {skipped.label}: {skipped.reason}", style="yellow"))
     for note in summary.notes:
         console.print(Text(f"note: {note}"))
+
+
+def expected(estimate: Estimate) -> str:
+    """Return how long a plan may take, for people."""
+    at_least = "at least" if estimate.is_lower_bound else "about"
+    return f"{at_least} {duration(estimate.seconds)}"
 
 
 def commands(rows: Sequence[LaunchRow]) -> list[str]:

@@ -51,9 +51,9 @@ class Simulator(Surface):
         """Calibration files on the node."""
         return arguments.identity_paths(experiment)
 
-    def installation(self, experiment: Experiment) -> Installation:  # noqa: ARG002 - like every engine
+    def installation(self, experiment: Experiment) -> Installation:
         """Nothing: the simulator travels with the agent, and its models are names."""
-        return Installation()
+        return Installation(load_s=arguments.load_s(experiment))
 
     def version_argv(self, experiment: Experiment) -> tuple[str, ...]:
         """The simulator's own --version: a hash of its sources and its own calibration."""

@@ -13,6 +13,8 @@ from sweep.model.plan import Configuration, ServerCommand
 DEFAULT_PYTHON = "python3"
 DEFAULT_ALGORITHM = "EAGLE3"
 PACKAGED_CALIBRATION = "reference"
+PACKAGED_LOAD_S = 900.0
+LOAD_SPEEDUP = "load-speedup"
 
 BOOTSTRAP = (
     f"import os, sys; sys.path.insert(0, os.environ['{AGENT_VARIABLE}']); "
@@ -39,6 +41,17 @@ def calibrations(experiment: Experiment) -> Iterator[tuple[tuple[str, ...], str]
     for _, path, name, value in given_arguments(experiment):
         if sglang.full_name(name) == "calibration":
             yield path, str(value)
+
+
+def load_s(experiment: Experiment) -> float | None:
+    """Return how long the packaged calibration's load takes; None: another one is named, whose
+    load its file on the node tells [s]."""
+    if any(name != PACKAGED_CALIBRATION for _, name in calibrations(experiment)):
+        return None
+    speedup = experiment.engine.args.get(LOAD_SPEEDUP, 1)
+    if not isinstance(speedup, int | float) or speedup <= 0:
+        return None
+    return PACKAGED_LOAD_S / speedup
 
 
 def identity_paths(experiment: Experiment) -> tuple[str, ...]:

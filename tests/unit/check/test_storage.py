@@ -92,6 +92,7 @@ def test_the_expected_load_of_a_plan() -> None:
     assert expected_load(fast, INSTALLED).seconds == pytest.approx(1000)
     assert expected_load(fast, INSTALLED).basis == "assumed"
     assert expected_load(facts(), Installation()).seconds == 900
+    assert expected_load(facts(), Installation(load_s=3.0)).seconds == 3
     files = facts(files=("a", "b"))
     assert expected_load(files, Installation()).seconds == pytest.approx(2 / 0.6e9)
     assert reading(files, Installation()) is None

@@ -11,6 +11,7 @@ import pytest
 from sweep.agent.wire import RequestRecord
 from sweep.engines.llama_cpp import LlamaCpp
 from sweep.engines.rehearsed import Rehearsed
+from sweep.engines.simulator import Simulator
 from sweep.model.experiment import Axes, EngineSpec, Experiment, Prompt, Workload
 from sweep.model.plan import Configuration, PlannedTrial
 from sweep.model.states import Failure
@@ -103,3 +104,22 @@ def test_a_trial_is_judged_as_the_simulator_ran_it() -> None:
     failure = judged(30)
     assert failure is not None
     assert failure.failure_class == "bad_args"
+
+
+def test_the_time_of_a_simulated_load_is_known() -> None:
+    """A rehearsal's is 3 s, whatever the size of the real models; what those are stays known."""
+    installed = REHEARSED.installation(EXPERIMENT)
+    assert installed.load_s == 3.0
+    assert installed.models == LlamaCpp().installation(EXPERIMENT).models
+
+
+@pytest.mark.parametrize(
+    ("args", "load_s"),
+    [({}, 900.0), ({"load-speedup": 100}, 9.0), ({"calibration": "/c.json"}, None)],
+)
+def test_the_simulators_own_load_is_that_of_its_calibration(
+    args: dict[str, Any], load_s: float | None
+) -> None:
+    """Divided by the speed-up; of a calibration on the node nothing is known here."""
+    engine = EngineSpec("simulator", "m", args=args)
+    assert Simulator().installation(replace(EXPERIMENT, engine=engine)).load_s == load_s

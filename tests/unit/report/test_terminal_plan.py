@@ -6,8 +6,9 @@ import shlex
 from dataclasses import replace
 from typing import Any
 
-from sweep.report.terminal_plan import command, commands
+from sweep.report.terminal_plan import command, commands, expected
 from sweep.spec.describe import LaunchRow
+from sweep.spec.estimate import Estimate
 
 PROGRAM = ("python", "-m", "server", "--port", "0", "--model", "m x")
 SPECULATION = ("--steps", "2", "--fast")
@@ -58,6 +59,12 @@ def test_only_what_differs_from_the_first_is_repeated() -> None:
         "4: as 1",
         "5: as 1, with -u A, without A=1",
     ]
+
+
+def test_what_is_expected_is_a_duration() -> None:
+    """Half a minute is not "about 0 min"."""
+    assert expected(Estimate(24.0, True, "loads")) == "at least 24 s"
+    assert expected(Estimate(4000.0, False, "all")) == "about 1 h 06 min"
 
 
 def test_a_plan_without_launches_has_no_commands() -> None:
