@@ -47,12 +47,18 @@ _ENVIRONMENT = {
     "NO_PROXY": "127.0.0.1,localhost",
 }
 _REMOVED = ("RAY_ADDRESS", "RAY_NAMESPACE", "RAY_JOB_ID")
-_HEALTH = {
+_INLINE_BYTES = 200 << 20
+"""Larger than any task or event, smaller than what one message of Ray's may hold."""
+_SYSTEM = {
     # A dead raylet is known after 2 s instead of 15 s.
     "health_check_initial_delay_ms": 0,
     "health_check_period_ms": 500,
     "health_check_timeout_ms": 1000,
     "health_check_failure_threshold": 3,
+    # Everything travels in messages: a driver that touches the object store of a dead raylet is
+    # ended by Ray's native code, and a task with the agent's archive would be put there.
+    "max_direct_call_object_size": _INLINE_BYTES,
+    "task_rpc_inlined_bytes_limit": _INLINE_BYTES,
 }
 _GROUPS = {"control": 2, "files": 1}
 """Threads of an actor beside its loop: a long fetch must not keep a ping waiting."""
@@ -190,7 +196,7 @@ class RayLanes:
             logging_level=logging.ERROR,
             object_store_memory=_OBJECT_STORE_BYTES,
             _temp_dir=str(self._files.path),
-            _system_config=_HEALTH,
+            _system_config=_SYSTEM,
         )
         return ray
 

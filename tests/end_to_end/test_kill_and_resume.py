@@ -182,15 +182,20 @@ def test_lane_and_ray_killed_in_a_window(machine: Machine) -> None:
 
 @pytest.mark.ray
 def test_a_driver_in_the_background_outlives_its_ray(machine: Machine) -> None:
-    """Its parent is gone, which Ray must not take for the end of the raylet that started it."""
+    """Its parent is gone, which Ray must not take for the end of the raylet that started it; and
+    what it brings to a lane must not be in the store of a raylet that is dead."""
     machine.serve_with("--rate 15")
     assert machine.run("submit", machine.experiment([1]), "--detach").code == 0
     machine.wait_for_sweep()
     driver = machine.driver()
-    raylet = eventually(partial(below_driver, machine, "raylet"))
+    # As soon as there is a lane, because its task is being brought then; and in a window.
+    eventually(partial(below_driver, machine, "ray::LaneActor"))
+    first = eventually(partial(below_driver, machine, "raylet"))
+    kill(first)
+    eventually(lambda: (new := below_driver(machine, "raylet")) and new != first, 60)
     eventually(partial(below_driver, machine, "ray::LaneActor"))
     machine.wait_for_phase(1, "measure")
-    kill(raylet)
+    kill(eventually(partial(below_driver, machine, "raylet")))
     gone(driver, 90)
     run = machine.last_run()
     assert run.exit_code == 0, (machine.directory / "driver.log").read_text()
