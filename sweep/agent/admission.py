@@ -22,7 +22,7 @@ class Ended(Exception):
 
 
 class Admission:
-    """Lets a launch in, or raises Ended: busy, claim_timeout, or the reason to stop."""
+    """Lets a launch in, or raises Ended: claim_timeout, or the reason to stop."""
 
     def __init__(self, doc: wire.LaunchDoc, journal: Journal, stop: trials.StopSignal) -> None:
         self._doc = doc
@@ -90,7 +90,7 @@ class Admission:
         }
 
     def _wait_while(self, taken: Callable[[], Optional[str]], tell: Callable[[str], None]) -> None:
-        """Ask until nobody is in the way, as on_busy says; each new reason is told once."""
+        """Ask until nobody is in the way, for claim_s at most; each new reason is told once."""
         until_s = time.monotonic() + self._doc.deadlines.claim_s
         told: Optional[str] = None
         while True:
@@ -100,8 +100,6 @@ class Admission:
             if reason != told:
                 tell(reason)
                 told = reason
-            if self._doc.on_busy != "wait":
-                raise Ended("busy", reason)
             left_s = until_s - time.monotonic()
             if left_s <= 0:
                 raise Ended("claim_timeout", reason)

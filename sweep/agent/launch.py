@@ -169,7 +169,6 @@ class Launch:
             started = server.start(
                 server.command(doc, number),
                 env,
-                doc.cwd,
                 log,
                 port=number,
                 on_exit=self._server_ended,

@@ -129,7 +129,6 @@ class Server:
 def start(
     argv: List[bytes],
     env: Dict[bytes, bytes],
-    cwd: Optional[str],
     log_path: str,
     *,
     port: int,
@@ -146,7 +145,6 @@ def start(
         process = subprocess.Popen(
             argv,
             env=env,
-            cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -27,7 +27,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, Dict, List, Optional, Tuple
 
-WIRE_VERSION = 2
+WIRE_VERSION = 3
 
 LAUNCH_FILE = "launch.json"
 IDENT_FILE = "agent.json"
@@ -86,7 +86,7 @@ TRIAL_ENDS = ("complete", "errors", "stalled", "deadline", "server_exit", "stopp
 """complete: the repeat rule is satisfied; errors: too many requests failed."""
 
 OUTCOME_ENDS = (
-    "done", "server_exit", "load_timeout", "not_ready", "stalled", "claim_timeout", "busy",
+    "done", "server_exit", "load_timeout", "not_ready", "stalled", "claim_timeout",
     "deadline", "stopped", "start_failed", "error",
 )  # fmt: skip
 """How a launch ended. not_ready: healthy, but no token within the load deadline. stalled: no
@@ -243,11 +243,8 @@ class LaunchDoc:
     port_at: int
     env: Dict[str, str]
     unset: List[str]
-    cwd: Optional[str]
     gpus: Optional[List[Any]]
     """Indices or UUIDs; null: every GPU of the node, and none is a node without GPUs."""
-    on_busy: str
-    """fail or wait (at most deadlines.claim_s)."""
     owner: Owner
     engine: EngineDoc
     trials: List[TrialDoc]

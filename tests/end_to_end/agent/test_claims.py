@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from fakes.launching import Bench, document, trial
 
-DEADLINES = document(nonce="x").deadlines
+IMPATIENT = replace(document(nonce="x").deadlines, claim_s=0.5)
+PATIENT = replace(IMPATIENT, claim_s=30)
 LONG = [trial(requests=200)]
 GPUS = {
     "gpus": [
@@ -18,11 +19,11 @@ GPUS = {
 
 
 def test_a_held_claim_refuses_and_names_the_owner(bench: Bench) -> None:
-    """The second launch starts no server."""
+    """The second launch gives up after claim_s, and starts no server."""
     first = bench.launch("--rate", "10", trials=LONG)
     first.phase("load")
-    outcome = bench.launch().outcome()
-    assert (outcome.end, outcome.phase, outcome.server) == ("busy", "claim", None)
+    outcome = bench.launch(deadlines=IMPATIENT).outcome()
+    assert (outcome.end, outcome.phase, outcome.server) == ("claim_timeout", "claim", None)
     assert outcome.detail is not None
     assert "sweep test-sweep of tester on here" in outcome.detail
     claims = bench.inspect({})["claims"]
@@ -34,12 +35,10 @@ def test_a_held_claim_refuses_and_names_the_owner(bench: Bench) -> None:
 
 
 def test_waiting_for_a_claim(bench: Bench) -> None:
-    """It goes on when the owner is done, and gives up after claim_s."""
+    """It goes on when the owner is done, and says once who it waits for."""
     first = bench.launch("--rate", "10", trials=LONG)
     first.phase("load")
-    impatient = bench.launch(on_busy="wait", deadlines=replace(DEADLINES, claim_s=0.5))
-    assert impatient.outcome().end == "claim_timeout"
-    patient = bench.launch(on_busy="wait", deadlines=replace(DEADLINES, claim_s=30))
+    patient = bench.launch(deadlines=PATIENT)
     assert "test-sweep" in patient.event("claim_wait")["owner"]
     first.stop()
     assert patient.outcome().end == "done"
@@ -51,8 +50,8 @@ def test_a_dead_owner_whose_server_lives_still_holds(bench: Bench) -> None:
     first = bench.launch("--rate", "10", trials=LONG)
     first.phase("measure")
     first.kill_agent()
-    outcome = bench.launch().outcome()
-    assert outcome.end == "busy"
+    outcome = bench.launch(deadlines=IMPATIENT).outcome()
+    assert outcome.end == "claim_timeout"
     assert outcome.detail is not None
     assert f"pid {first.event('server_started')['pid']}" in outcome.detail
     assert "`sweep clean test-sweep`" in outcome.detail
@@ -64,7 +63,7 @@ def test_stopping_a_launch_that_waits(bench: Bench) -> None:
     """It ends without having started anything."""
     first = bench.launch("--rate", "10", trials=LONG)
     first.phase("load")
-    second = bench.launch(on_busy="wait")
+    second = bench.launch(deadlines=PATIENT)
     second.event("claim_wait")
     assert second.stop()["clean"]
     outcome = second.outcome()
@@ -78,8 +77,8 @@ def test_different_gpus_of_one_node(bench: Bench) -> None:
     first = bench.launch("--rate", "10", trials=LONG, gpus=[0])
     first.phase("measure")
     assert bench.launch(gpus=["GPU-1"]).outcome().end == "done"
-    outcome = bench.launch(gpus=[1, 0]).outcome()
-    assert outcome.end == "busy"
+    outcome = bench.launch(gpus=[1, 0], deadlines=IMPATIENT).outcome()
+    assert outcome.end == "claim_timeout"
     assert outcome.detail is not None
     assert outcome.detail.startswith("gpu-GPU-0 is claimed by")
     first.stop()
@@ -93,14 +92,14 @@ def test_a_gpu_that_is_not_there(bench: Bench) -> None:
 
 
 def test_someone_else_computes_on_our_gpus(bench: Bench) -> None:
-    """The process is named with its user, and the launch waits for it to leave if told to."""
+    """The process is named with its user, and the launch waits for it to leave."""
     used = {**GPUS, "processes": [{"gpu_uuid": "GPU-1", "pid": 1}]}
     bench.install_gpus(used)
-    outcome = bench.launch(gpus=[0, 1]).outcome()
-    assert (outcome.end, outcome.phase) == ("busy", "clean")
+    outcome = bench.launch(gpus=[0, 1], deadlines=IMPATIENT).outcome()
+    assert (outcome.end, outcome.phase) == ("claim_timeout", "clean")
     assert outcome.detail is not None
     assert "pid 1 (" in outcome.detail
-    waiting = bench.launch(gpus=[0, 1], on_busy="wait")
+    waiting = bench.launch(gpus=[0, 1], deadlines=PATIENT)
     assert waiting.event("busy")["processes"][0]["pid"] == 1
     bench.install_gpus(GPUS)
     assert waiting.outcome().end == "done"

@@ -51,7 +51,6 @@ def test_every_text_arrives_byte_for_byte(
     server.start(
         server.command(doc, 12345),
         server.environment(os.environb, doc, {}, str(tmp_path)),
-        None,
         str(tmp_path / "log"),
         port=12345,
         on_exit=lambda _: ended.set(),
@@ -92,9 +91,7 @@ def test_gpus_are_shown_by_index_in_bus_order() -> None:
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     """The message names it."""
     with pytest.raises(server.StartFailed, match="/nowhere/x"):
-        server.start(
-            [b"/nowhere/x"], {}, None, str(tmp_path / "log"), port=1, on_exit=lambda _: None
-        )
+        server.start([b"/nowhere/x"], {}, str(tmp_path / "log"), port=1, on_exit=lambda _: None)
 
 
 def test_directories_come_first_in_path(tmp_path: Path) -> None:
