@@ -170,7 +170,7 @@ def server_log(
     directory: Path, launch: str | None, environment: Mapping[str, str], *, follow: bool
 ) -> Iterator[bytes]:
     """Yield the server's log of the latest attempt (of the launch whose id begins so); with
-    `follow`, go on until that attempt has ended."""
+    `follow`, go on until that attempt has ended. Raises UsageError when no server was started."""
     row, offset = _latest_attempt(directory, launch, None), 0
     spec, clock = NodeSpec.named(row.node), SystemClock()
     node = node_factory(spec, environment, clock)()
@@ -182,9 +182,20 @@ def server_log(
             offset += len(chunk)
             yield chunk
         if not follow or row.state is not LaunchState.RUNNING:
+            if chunk is None and offset == 0:
+                raise UsageError(_why_no_log(row), hint="`sweep status` shows the launches")
             return
         time.sleep(_FOLLOW_S)
         row = _latest_attempt(directory, row.launch_id, row.attempt)
+
+
+def _why_no_log(row: AttemptRow) -> str:
+    why = "it has not come to that yet"
+    if row.failure is not None:
+        why = f"{row.failure.failure_class}: {row.failure.message}"
+    elif row.state is not LaunchState.RUNNING:
+        why = row.state.value
+    return f"launch {row.launch_id} (attempt {row.attempt}) has no server log: {why}"
 
 
 def _latest_attempt(directory: Path, launch: str | None, attempt: int | None) -> AttemptRow:
@@ -196,9 +207,13 @@ def _latest_attempt(directory: Path, launch: str | None, attempt: int | None) ->
             for row in database.attempts()
             if row.launch_id.startswith(launch or "") and attempt in (None, row.attempt)
         ]
+        runs = database.runs()
     finally:
         database.close()
     if not rows:
-        which = f"of a launch {launch!r}" if launch else "yet"
-        raise UsageError(f"no server log {which}", hint="`sweep status` shows the launches")
+        which = f"launch {launch!r}" if launch else "launch"
+        note = f": {runs[-1].note}" if runs and runs[-1].note else ""
+        raise UsageError(
+            f"no server log: no {which} was started{note}", hint="`sweep status` shows the launches"
+        )
     return rows[-1]

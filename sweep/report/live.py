@@ -8,11 +8,12 @@ from typing import Any, Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from sweep.model.states import LaunchState
+from sweep.report.plain import open_console, plain_table
 from sweep.report.progress import LaunchLine, Now, Progress
+from sweep.report.text import visible
 
 _STYLES = {
     LaunchState.DONE: "green",
@@ -163,10 +164,7 @@ def view() -> Iterator[View]:
 
 def overview(progress: Progress) -> Group:
     """Return the whole sweep as a table with what runs now below it."""
-    table = Table(box=None, pad_edge=False)
-    for name, align in (("#", "right"), ("launch", "left"), ("state", "left"), ("time", "right")):
-        table.add_column(name, justify=align)  # type: ignore[arg-type]
-    table.add_column("trials")
+    table = plain_table(("#", "launch", "state", "time", "trials"), right={"#", "time"})
     for position, line in enumerate(progress.launches, start=1):
         style = _STYLES[line.state]
         trials = ", ".join(f"{n} {state.replace('_', ' ')}" for state, n in line.trials.items())
@@ -201,7 +199,7 @@ def reasons(progress: Progress, line: LaunchLine) -> list[str]:
 
 def show_once(progress: Progress) -> None:
     """Print the whole sweep once."""
-    console = Console()
+    console = open_console()
     console.print(overview(progress))
     for line in progress.launches:
         for text in reasons(progress, line):
@@ -209,19 +207,29 @@ def show_once(progress: Progress) -> None:
 
 
 def show_list(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print a line per sweep."""
-    table = Table(box=None, pad_edge=False)
-    longest = max((len(row["sweep_id"]) for row in rows), default=0)
-    table.add_column("sweep", min_width=longest)  # whole, to be copied
-    for name in ("created", "state", "trials"):
-        table.add_column(name)
-    for row in rows:
-        if row["problem"] is not None:
-            cannot = Text(f"cannot be read: {row['problem']}", style="yellow")
-            table.add_row(Text(row["sweep_id"]), row["created_utc"][:19], cannot)
-            continue
-        code = row["exit_code"]
-        state = "running" if row["running"] else "not ended" if code is None else f"exit {code}"
-        trials = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in row["trials"].items())
-        table.add_row(Text(row["sweep_id"]), row["created_utc"][:19] + "Z", state, trials)
-    Console().print(table if rows else Text("no sweeps"))
+    """Print a line per sweep, which the terminal wraps: an id stays whole, to be copied."""
+    console = Console()
+    for line in listed(rows):
+        console.print(Text(line), soft_wrap=True)
+
+
+def listed(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a header and a line per sweep, in columns."""
+    if not rows:
+        return ["no sweeps"]
+    cells = [("sweep", "created", "state", "trials"), *map(_listed, rows)]
+    widths = [max(len(row[at]) for row in cells) for at in range(3)]
+    return [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
+        for row in cells
+    ]
+
+
+def _listed(row: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    created = f"{row['created_utc'][:19]}Z" if row["created_utc"] else ""
+    if row["problem"] is not None:
+        return row["sweep_id"], created, "cannot be read", visible(row["problem"])
+    code = row["exit_code"]
+    state = "running" if row["running"] else "not ended" if code is None else f"exit {code}"
+    trials = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in row["trials"].items())
+    return row["sweep_id"], created, state, trials

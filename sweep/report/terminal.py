@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -17,6 +17,7 @@ from sweep.analysis.verdict import Verdict
 from sweep.analysis.wording import bounds, known, number, ratio, several_nodes
 from sweep.model.plan import Role
 from sweep.model.states import TrialState
+from sweep.report.plain import framed, open_console, plain_table
 from sweep.report.text import visible
 
 _STATE_STYLES = {
@@ -47,11 +48,8 @@ def summary(frame: pd.DataFrame, verdict: Verdict) -> Group:
 
 
 def _table(rows: pd.DataFrame, leading: set[str]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("  configuration", min_width=18)
-    for name in _FIGURES:
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("state")
+    names = ("  configuration", *_FIGURES, "state")
+    table = plain_table(names, right=_FIGURES, header_style="dim")
     for row in rows.to_dict("records"):
         is_leading = row["trial_id"] in leading
         label = _text(row["configuration"], "bold" if is_leading else "")
@@ -63,12 +61,8 @@ def _table(rows: pd.DataFrame, leading: set[str]) -> Table:
 
 
 def _phases(rows: pd.DataFrame) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("  ms per cycle", min_width=18)
-    for name in (*PHASES, "cycle"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("accept len", "break-even"):
-        table.add_column(name, justify="right", no_wrap=True)
+    figures = (*PHASES, "cycle", "accept len", "break-even")
+    table = plain_table(("  ms per cycle", *figures), right=figures, header_style="dim")
     for row in rows.to_dict("records"):
         table.add_row(
             Text.assemble("  ", _text(row["configuration"])),
@@ -82,7 +76,7 @@ def verdict_panel(verdict: Verdict, *, warnings: bool = True) -> RenderableType:
     """Return the verdict in a frame, with what to beware of below."""
     parts: list[RenderableType] = [_text(verdict.summary, "bold")]
     parts += [_text(f"· {place.sentence}") for place in verdict.places if not place.is_objective]
-    box = Panel(Group(*parts), title="Verdict", title_align="left", padding=(0, 1))
+    box = framed(Panel(Group(*parts), title="Verdict", title_align="left", padding=(0, 1)))
     if not warnings or not verdict.warnings:
         return box
     return Group(box, *(_text(f"! {text}", "yellow") for text in verdict.warnings))
@@ -90,7 +84,7 @@ def verdict_panel(verdict: Verdict, *, warnings: bool = True) -> RenderableType:
 
 def show_result(frame: pd.DataFrame, verdict: Verdict, directory: Path) -> None:
     """Print the table, the verdict and where the report is."""
-    console = Console()
+    console = open_console()
     console.print(summary(frame, verdict))
     console.print(verdict_panel(verdict))
     for sentence in findings(frame):

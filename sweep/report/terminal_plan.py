@@ -5,12 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from sweep.model.redaction import redact_argv, redact_env
 from sweep.report.live import duration
+from sweep.report.plain import open_console, plain_table
 from sweep.spec.describe import LaunchRow, PlanSummary
 from sweep.spec.estimate import Estimate
 
@@ -19,13 +18,12 @@ _OWN_PATH = ":$PATH"
 
 def show(summary: PlanSummary) -> None:
     """Print the whole plan."""
-    console = Console()
+    console = open_console()
     console.print(Text(summary.headline, style="bold"))
     console.print(Text(f"{expected(summary.estimate)}: {summary.estimate.basis}"))
-    table = Table(box=None, pad_edge=False)
     several = len({row.node for row in summary.rows}) > 1
-    for name in ("#", *(["node"] if several else []), "launch", "role", "arm", "trials"):
-        table.add_column(name, justify="right" if name in {"#", "trials"} else "left")
+    names = ("#", *(["node"] if several else []), "launch", "role", "arm", "trials")
+    table = plain_table(names, right={"#", "trials"})
     for row in summary.rows:
         role = row.role.replace("_", " ")
         node = [Text(row.node)] if several else []

@@ -166,9 +166,13 @@ def _from_id(sweep_id: str) -> tuple[str, str]:
 
 
 def choose_sweep(sweeps: Sequence[FoundSweep], text: str) -> FoundSweep:
-    """Return the sweep with this id or unique prefix; raises UsageError."""
-    exact = [sweep for sweep in sweeps if sweep.sweep_id == text]
-    matches = exact or [sweep for sweep in sweeps if sweep.sweep_id.startswith(text)]
+    """Return the only sweep with this id, else with this name, else whose id begins so; raises
+    UsageError."""
+    matches = (
+        [sweep for sweep in sweeps if sweep.sweep_id == text]
+        or [sweep for sweep in sweeps if sweep.name == text]
+        or [sweep for sweep in sweeps if sweep.sweep_id.startswith(text)]
+    )
     if len(matches) == 1:
         return matches[0]
     if matches:

@@ -63,6 +63,9 @@ def test_reading_verbs_never_import_ray(
     sweep.mkdir(parents=True)
     small = SmallSweep(sweep, fails(patterns=["oom"]))
     small.run()
+    fetched = small.database.attempts()[-1].fetched
+    assert fetched is not None
+    Path(fetched, "server.log").write_text("out of memory")
     small.database.close()
     (tmp_path / "small.yaml").write_text(
         f"name: s\nnode: {{workdir: {tmp_path}}}\nengine: {{kind: simulator, model: m}}\n"

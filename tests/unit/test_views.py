@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from sweep.views import has_desktop
+import pytest
+from fakes.node import fails
+from fakes.sweeps import SmallSweep
+
+from sweep.agent import wire
+from sweep.model.errors import UsageError
+from sweep.views import has_desktop, server_log
 
 
 @pytest.mark.parametrize(
@@ -22,3 +28,41 @@ def test_a_page_is_opened_only_where_people_see_it(
 ) -> None:
     """On a machine reached by SSH, `view` prints the path and nothing else."""
     assert has_desktop(platform, environment) is there
+
+
+def log(root: Path, launch: str | None = None) -> bytes:
+    """What `logs` prints of a sweep on this machine."""
+    return b"".join(server_log(root, launch, {}, follow=False))
+
+
+def test_the_log_of_the_latest_attempt_is_what_was_fetched(tmp_path: Path) -> None:
+    """Byte for byte."""
+    sweep = SmallSweep(tmp_path)
+    sweep.run()
+    fetched = sweep.database.attempts()[-1].fetched
+    assert fetched is not None
+    Path(fetched, wire.LOG_FILE).write_bytes(b"ready\xff\n")
+    assert log(tmp_path) == b"ready\xff\n"
+
+
+def test_a_launch_that_started_no_server_has_no_log(tmp_path: Path) -> None:
+    """It is said with the reason: an empty output would look like a silent server."""
+    sweep = SmallSweep(tmp_path, fails("claim_timeout", "claim", detail="held by bob"))
+    sweep.run()
+    row = sweep.database.attempts()[-1]
+    assert row.fetched is not None
+    Path(row.fetched, wire.LOG_FILE).unlink(missing_ok=True)
+    with pytest.raises(UsageError, match=r"has no server log: claim_timeout: .*bob"):
+        log(tmp_path)
+
+
+def test_a_sweep_that_started_nothing_says_why(tmp_path: Path) -> None:
+    """With the note of its last run."""
+    sweep = SmallSweep(tmp_path)
+    with pytest.raises(UsageError, match=r"no server log: no launch was started$"):
+        log(tmp_path)
+    sweep.run(stop=lambda: "SIGINT")
+    with pytest.raises(UsageError, match=r"was started: the sweep was stopped \(SIGINT\)"):
+        log(tmp_path)
+    with pytest.raises(UsageError, match="no launch 'abc' was started"):
+        log(tmp_path, "abc")

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from sweep.model.states import Failure, LaunchState
-from sweep.report.live import changes, duration, overview, reasons
+from sweep.report.live import changes, duration, listed, overview, reasons
 from sweep.report.progress import LaunchLine, Now, Progress
 
 
@@ -172,3 +172,19 @@ def test_labels_are_text_and_no_markup() -> None:
     shown = progress(line("a", LaunchState.RUNNING, label=label), now=(now(label=label),))
     Console(file=output, width=200).print(overview(shown))
     assert output.getvalue().count(label) == 2
+
+
+def test_a_listed_sweep_is_one_line_with_its_whole_id() -> None:
+    """In columns; one that cannot be read says why, whatever its database holds."""
+    row = {"created_utc": "2026-11-29T22:54:31.123Z", "problem": None, "running": False}
+    ended = row | {"sweep_id": "a" * 60, "exit_code": 0, "trials": {"ok": 3, "not_run": 1}}
+    never: dict[str, Any] = row | {"sweep_id": "b", "exit_code": None, "trials": {}}
+    broken = row | {"sweep_id": "c", "created_utc": "", "problem": "malformed \x1b[2Jfile"}
+    assert listed([ended, never | {"running": True}, never, broken]) == [
+        f"{'sweep':<60}  created               state           trials",
+        f"{'a' * 60}  2026-11-29T22:54:31Z  exit 0          3 ok, 1 not run",
+        f"{'b':<60}  2026-11-29T22:54:31Z  running         ",
+        f"{'b':<60}  2026-11-29T22:54:31Z  not ended       ",
+        f"{'c':<60}  {'':<20}  cannot be read  malformed file",
+    ]
+    assert listed([]) == ["no sweeps"]

@@ -13,9 +13,9 @@ from sweep.model.states import Failure
 from sweep.report.terminal import summary, verdict_panel
 
 
-def shown(*items: RenderableType) -> str:
-    """What a terminal of 160 columns shows, without colours."""
-    console = Console(width=160, no_color=True, force_terminal=False)
+def shown(*items: RenderableType, width: int = 160) -> str:
+    """What a terminal of so many columns shows, without colours."""
+    console = Console(width=width, no_color=True, force_terminal=False)
     with console.capture() as capture:
         console.print(*items)
     return capture.get()
@@ -48,6 +48,16 @@ def test_table_marks_the_lead_and_keeps_failures() -> None:
     assert failed.split()[-2:] == ["failed", "oom"]
     assert "–" in failed
     assert "0.00" not in failed
+
+
+def test_a_narrow_terminal_folds_and_cuts_nothing() -> None:
+    """Every figure of a wide terminal is there in 40 columns."""
+    frame = make_frame(builder().record(), count)
+    judged = verdict(frame, experiment())
+    wide, narrow = (shown(summary(frame, judged), width=width) for width in (160, 40))
+    assert "…" not in wide + narrow
+    assert max(map(len, narrow.splitlines())) <= 40
+    assert sorted("".join(narrow.split())) == sorted("".join(wide.split()))
 
 
 def test_foreign_text_is_neither_markup_nor_escapes() -> None:

@@ -74,6 +74,16 @@ def test_a_sweep_is_chosen_by_id_or_unique_prefix() -> None:
         choose_sweep(sweeps, "x")
 
 
+def test_a_name_wins_over_a_longer_one_that_begins_so() -> None:
+    """`two` is no part of `two-rehearsal`; two sweeps of one name are told apart by their ids."""
+    ids = ("two-1", "two-rehearsal-2", "again-3", "again-4", "again-more-5")
+    sweeps = [FoundSweep(each, each.rpartition("-")[0], Path(each), "") for each in ids]
+    assert choose_sweep(sweeps, "two").sweep_id == "two-1"
+    assert choose_sweep(sweeps, "two-r").sweep_id == "two-rehearsal-2"
+    with pytest.raises(UsageError, match=r"fits 2 sweeps: again-3, again-4$"):
+        choose_sweep(sweeps, "again")
+
+
 def test_a_lock_names_its_holder(tmp_path: Path) -> None:
     """Whoever comes second is told who drives, and how to follow or stop it."""
     lock = SweepLock.take(tmp_path)
