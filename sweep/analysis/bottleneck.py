@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from sweep.analysis.phases import PHASES
+from sweep.analysis.probe_cost import probe_costs
 from sweep.analysis.wording import counted, known, ratio
 from sweep.model.states import TrialState
 
@@ -58,7 +59,8 @@ def bottleneck(rows: pd.DataFrame) -> Bottleneck | None:
 
 def findings(frame: pd.DataFrame) -> tuple[str, ...]:
     """Say what phases tell of a table: bottleneck, what each phase could bring, what batching
-    saves, and how well two ways to the speed-up agree. Empty when no cycle was measured."""
+    saves, how well two ways to the speed-up agree, and what the probe costs. Empty when no cycle
+    was measured."""
     rows = timed_rows(frame)
     found = bottleneck(rows)
     records = rows.to_dict("records")
@@ -67,6 +69,7 @@ def findings(frame: pd.DataFrame) -> tuple[str, ...]:
         _headroom(records),
         _batching(records),
         _agreement(records),
+        *probe_costs(frame),
     )
     return tuple(sentence for sentence in sentences if sentence is not None)
 

@@ -29,6 +29,7 @@ from sweep.analysis.row import (
     skipped_rows,
     trial_row,
 )
+from sweep.model.plan import Role
 from sweep.model.record import AttemptRecord, SweepRecord, TrialRecord
 from sweep.model.states import TrialState
 
@@ -97,7 +98,8 @@ _Pair: TypeAlias = tuple[TrialRecord, AttemptRecord | None, Measurement | None]
 def _pooled(pairs: Sequence[_Pair], references: References, gaps: Gaps) -> dict[str, Row]:
     same: dict[Any, list[tuple[TrialRecord, Measurement, list[float]]]] = defaultdict(list)
     for trial, attempt, measured in pairs:
-        if attempt is not None and measured is not None and trial.state is TrialState.OK:
+        alike = trial.state is TrialState.OK and trial.launch.role is not Role.UNPROFILED
+        if attempt is not None and measured is not None and alike:
             key = (trial.launch.arm, trial.trial.configuration_id, place(trial))
             same[key].append((trial, measured, _gaps_of(trial, measured, gaps)))
     result: dict[str, Row] = {}

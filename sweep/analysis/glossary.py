@@ -35,7 +35,8 @@ IDENTITY = (
     Column("sweep_id", "string", "The sweep that measured the row."),
     Column("trial_id", "string", "Identity of configuration, workload, concurrency and launch."),
     Column("launch_id", "string", "Identity of the server process that was planned for the trial."),
-    Column("role", "string", "Why the launch is in the plan: main, baseline_first, baseline_last."),
+    Column("role", "string", "Why the launch is in the plan: main, baseline_first, baseline_last, "
+           "unprofiled (a main one again without the probe, which does not rank)."),
     Column("attempt", "Int64", "Which start of the launch the row shows; empty: never started."),
     Column("node", "string", "The machine of the launch; rows of different nodes do not rank."),
     Column("engine", "string", "The kind of server."),
@@ -236,6 +237,13 @@ COMPARISON = (
            "baseline of the arm; 1 means that the node did not change.", "ratio"),
     Column("drift_lo", "Float64", _LO_PAIRED.format("drift"), "ratio"),
     Column("drift_hi", "Float64", _HI_PAIRED.format("drift"), "ratio"),
+    Column("probe_difference_tok_s", "Float64", "Only for the configuration that was launched "
+           "without the probe too: output_tok_s minus that without it; below 0, the probe costs.",
+           "tokens/s"),
+    Column("probe_difference_tok_s_lo", "Float64", _LO_PAIRED.format("probe_difference_tok_s"),
+           "tokens/s"),
+    Column("probe_difference_tok_s_hi", "Float64", _HI_PAIRED.format("probe_difference_tok_s"),
+           "tokens/s"),
     Column(
         "same_as_baseline_share",
         "Float64",
@@ -290,6 +298,8 @@ FLAGS = {
     "instrument_disagrees": "The instrument's own tokens/s, accept length or cycles differ by more "
     "than 5 % from what the client measured: its times are not to be trusted, and nothing is "
     "derived from them.",
+    "probe_slows": "Without the probe, the configuration was more than 5 % faster, and the "
+    "interval of the difference is clear of 0: what was measured with the probe is too slow.",
     "engine_patched": "The engine's installed sources hold a profiler made by hand, which runs "
     "too: what it costs is in every figure.",
     "simulated": "The server was simulated: the row says nothing of real hardware.",

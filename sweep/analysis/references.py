@@ -54,6 +54,8 @@ class References:
     """Output grids by place, then by arm and configuration, the launches of each pooled."""
     fastest_outputs: Mapping[Place, Grid]
     """The output grid with the highest rate, by place."""
+    unprofiled: Mapping[Place, Mapping[tuple[str, str], Grid]]
+    """Like `outputs`, of the servers without the probe."""
 
     def baseline(self, trial: TrialRecord) -> Baseline | None:
         """The baseline of the trial's own arm; None: there is none that ended ok."""
@@ -69,6 +71,10 @@ class References:
         """The output grid of the trial's configuration; None: it has no rate."""
         return self.outputs.get(place(trial), {}).get(_own(trial))
 
+    def without_probe(self, trial: TrialRecord) -> Grid | None:
+        """The output grid of the trial's configuration without the probe; None: there is none."""
+        return self.unprofiled.get(place(trial), {}).get(_own(trial))
+
     def fastest(self, trial: TrialRecord) -> Grid | None:
         """The output grid with the highest rate at the trial's place; None: there is no rate."""
         return self.fastest_outputs.get(place(trial))
@@ -82,16 +88,22 @@ def place(trial: TrialRecord) -> Place:
 def find_references(measured: Iterable[tuple[TrialRecord, Measurement | None]]) -> References:
     """Return what trials are compared with; only trials that ended ok count.
 
+    What was measured without the probe is compared with the same configuration with it alone.
     The default arm is that of the first baseline in the plan whose variant is "default".
     """
     baselines: dict[tuple[str, Place], list[tuple[Role, Measurement]]] = defaultdict(list)
     outputs: dict[Place, dict[tuple[str, str], list[Grid]]] = defaultdict(dict)
+    unprofiled: dict[Place, dict[tuple[str, str], Grid]] = defaultdict(dict)
     default_arm: str | None = None
     for trial, measurement in measured:
         is_baseline = trial.trial.configuration.is_baseline
         if is_baseline and default_arm is None and trial.trial.configuration.variant == "default":
             default_arm = trial.launch.arm
         if measurement is None or trial.state is not TrialState.OK:
+            continue
+        if trial.launch.role is Role.UNPROFILED:
+            if measurement.output is not None:
+                unprofiled[place(trial)][_own(trial)] = measurement.output
             continue
         if is_baseline:
             baselines[trial.launch.arm, place(trial)].append((trial.launch.role, measurement))
@@ -109,6 +121,7 @@ def find_references(measured: Iterable[tuple[TrialRecord, Measurement | None]]) 
             where: max(items.values(), key=lambda grid: grid.rate or 0.0)
             for where, items in pooled.items()
         },
+        unprofiled=unprofiled,
     )
 
 

@@ -24,9 +24,16 @@ from sweep.analysis.measurement import (
     typical_texts,
 )
 from sweep.analysis.phases import Phased, cycle_columns, is_asked, phased
+from sweep.analysis.probe_cost import SLOWS, is_slowed
 from sweep.analysis.references import Baseline, References
 from sweep.analysis.settings import read_settings
-from sweep.analysis.uncertainty import Grid, Interval, rate_interval, ratio_interval
+from sweep.analysis.uncertainty import (
+    Grid,
+    Interval,
+    difference_interval,
+    rate_interval,
+    ratio_interval,
+)
 from sweep.model.canonical import identity
 from sweep.model.experiment import Experiment, Workload
 from sweep.model.plan import Configuration, Role, SkippedConfiguration
@@ -102,6 +109,7 @@ def trial_row(source: Source) -> Row:
             row |= rate("output_tok_s", measured.output) | rate("decode_tok_s", measured.decode)
         if trial.state is TrialState.OK:
             row |= _comparison(source, measured, row, flags)
+            flags += _cost_flags(row)
     same = row.get("same_as_baseline_share")
     if same is not None and same < 1.0:
         flags.append("output_differs")
@@ -241,8 +249,26 @@ def _comparison(source: Source, measured: Measurement, row: Row, flags: Sequence
             result |= ratio("drift", measured.output, own.output_of(Role.BASELINE_FIRST))
     if default is not None:
         result |= _to_baseline("speedup_vs_default", measured.output, default)
-    result |= _to_fastest(source.references.output(trial), source.references.fastest(trial))
+    if trial.launch.role is not Role.UNPROFILED:
+        result |= _to_fastest(source.references.output(trial), source.references.fastest(trial))
+        result |= _to_unprofiled(measured.output, source.references.without_probe(trial))
     return result
+
+
+def _to_unprofiled(output: Grid | None, without: Grid | None) -> Row:
+    if output is None or without is None or not output.rate or not without.rate:
+        return {}
+    name = "probe_difference_tok_s"
+    interval = difference_interval(output, without)
+    return {name: output.rate - without.rate, **_bounds(name, interval)}
+
+
+def _cost_flags(row: Row) -> list[str]:
+    difference = row.get("probe_difference_tok_s")
+    if difference is None:
+        return []
+    without = row["output_tok_s"] - difference
+    return [SLOWS] if is_slowed(difference, row.get("probe_difference_tok_s_hi"), without) else []
 
 
 def _to_baseline(name: str, output: Grid | None, baseline: Baseline) -> Row:

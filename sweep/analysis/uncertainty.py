@@ -106,35 +106,65 @@ def ratio_interval(numerator: Grid, denominator: Grid) -> Interval | None:
 
     None when a side has fewer than two windows or no rate, or when they share no prompt.
     """
-    shared = [prompt for prompt in numerator.prompts if prompt in denominator.prompts]
-    if not shared or min(numerator.windows, denominator.windows) < MIN_WINDOWS:
+    sides = _shared(numerator, denominator)
+    if sides is None:
         return None
-    above, below = numerator.only(shared), denominator.only(shared)
-    if not above.rate or not below.rate:
-        return None
+    above, below = sides
     sources = [
         _spread(_log_rates(above, axis=0)),
         _spread(_log_rates(below, axis=0)),
         _spread(_log_rates(above, axis=1) - _log_rates(below, axis=1)),
     ]
-    return _interval(above.rate / below.rate, sources)
+    return _interval((above.rate or 0.0) / (below.rate or 1.0), sources)
+
+
+def difference_interval(minuend: Grid, subtrahend: Grid) -> Interval | None:
+    """Return the 95 % interval of rate(minuend) - rate(subtrahend), paired by prompt [1/s].
+
+    None when a side has fewer than two windows or no rate, or when they share no prompt.
+    """
+    sides = _shared(minuend, subtrahend)
+    if sides is None:
+        return None
+    above, below = sides
+    sources = [
+        _spread(_rates(above, axis=0)),
+        _spread(_rates(below, axis=0)),
+        _spread(_rates(above, axis=1) - _rates(below, axis=1)),
+    ]
+    difference, reach = (above.rate or 0.0) - (below.rate or 0.0), _reach(sources)
+    return Interval(difference - reach, difference + reach)
+
+
+def _shared(one: Grid, other: Grid) -> tuple[Grid, Grid] | None:
+    """Return two grids with the prompts that both have; None: nothing is known of their spread."""
+    shared = [prompt for prompt in one.prompts if prompt in other.prompts]
+    if not shared or min(one.windows, other.windows) < MIN_WINDOWS:
+        return None
+    sides = one.only(shared), other.only(shared)
+    return sides if all(side.rate for side in sides) else None
 
 
 @dataclass(frozen=True)
 class _Source:
-    """Variance of the logarithm from one source, and its degrees of freedom."""
+    """Variance of an estimate, or of its logarithm, from one source, and its degrees of freedom."""
 
     variance: float
     freedom: int
 
 
-def _log_rates(grid: Grid, axis: int) -> NDArray[np.float64]:
-    """Logarithms of the rates with each row (axis 0) or column (axis 1) left out in turn."""
+def _rates(grid: Grid, axis: int) -> NDArray[np.float64]:
+    """The rates with each row (axis 0) or column (axis 1) left out in turn."""
     other = 1 - axis
     amount, time_s = grid.amount.sum(axis=other), grid.time_s.sum(axis=other)
     with np.errstate(divide="ignore", invalid="ignore"):
-        rates = (amount.sum() - amount) / (time_s.sum() - time_s)
-        logs: NDArray[np.float64] = np.log(rates)
+        rates: NDArray[np.float64] = (amount.sum() - amount) / (time_s.sum() - time_s)
+    return rates
+
+
+def _log_rates(grid: Grid, axis: int) -> NDArray[np.float64]:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs: NDArray[np.float64] = np.log(_rates(grid, axis))
     return logs
 
 
@@ -149,10 +179,15 @@ def _spread(left_out: NDArray[np.float64]) -> _Source:
 
 
 def _interval(estimate: float, sources: Sequence[_Source]) -> Interval:
+    reach = _reach(sources)
+    return Interval(float(estimate * np.exp(-reach)), float(estimate * np.exp(reach)))
+
+
+def _reach(sources: Sequence[_Source]) -> float:
+    """Half of the 95 % interval to which independent sources add up."""
     variance = sum(source.variance for source in sources)
     if variance == 0.0:
-        return Interval(estimate, estimate)
+        return 0.0
     parts = sum(source.variance**2 / source.freedom for source in sources if source.freedom)
     freedom = variance**2 / parts
-    reach = float(special.stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * variance**0.5
-    return Interval(float(estimate * np.exp(-reach)), float(estimate * np.exp(reach)))
+    return float(special.stdtrit(freedom, 0.5 + CONFIDENCE / 2)) * float(variance**0.5)

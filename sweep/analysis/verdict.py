@@ -19,6 +19,7 @@ from sweep.analysis.cautions import find_warnings
 from sweep.analysis.frame import POOLED
 from sweep.analysis.wording import bounds, counted, known, listed, number, ratio
 from sweep.model.experiment import Constraint, Experiment, Objective
+from sweep.model.plan import Role
 from sweep.model.states import TrialState
 
 PLACE = ["node", "workload", "concurrency"]
@@ -72,12 +73,19 @@ class Verdict:
 def verdict(frame: pd.DataFrame, experiment: Experiment) -> Verdict:
     """Judge the table of an experiment; works with any rows, even none."""
     together = _launches_together(frame)
-    ranked = [_judge(rows, experiment) for _, rows in together.groupby(PLACE, sort=False)]
+    ranking = ranking_rows(together)
+    ranked = [_judge(rows, experiment) for _, rows in ranking.groupby(PLACE, sort=False)]
     places = tuple(sorted(ranked, key=lambda place: not place.is_objective))
     summary = _summary(places, frame)
     if experiment.engine.kind == "simulator":
         summary = f"SIMULATED, so nothing here says anything of real hardware. {summary}"
     return Verdict(summary, places, find_warnings(frame))
+
+
+def ranking_rows(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that are compared with one another: what was measured without the probe is
+    compared with the same configuration with it alone."""
+    return frame[frame["role"].fillna("") != Role.UNPROFILED.value]
 
 
 def _launches_together(frame: pd.DataFrame) -> pd.DataFrame:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from scipy.stats import t as student_t
 
 from sweep.agent import wire
 from sweep.model.experiment import Experiment, NodeSpec, Repeats
-from sweep.model.plan import PlannedLaunch, PlannedTrial
+from sweep.model.plan import PlannedLaunch, PlannedTrial, Role
 from sweep.ports import Engine
 
 _SLACK_S = 300.0
@@ -30,6 +31,8 @@ def launch_document(
     owner: wire.Owner,
 ) -> wire.LaunchDoc:
     """Return launch.json for one attempt that runs `trials` of `launch`."""
+    if launch.role is Role.UNPROFILED:
+        experiment = replace(experiment, profile=None)
     timeouts = experiment.timeouts
     documents = [trial_document(trial, engine) for trial in trials]
     return wire.LaunchDoc(

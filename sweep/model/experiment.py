@@ -168,6 +168,9 @@ class Profile:
 
     every_cycles: int = 100
     """The probe also prints a summary into the server's log after so many cycles."""
+    compare: bool = False
+    """Also measure the plan's first configuration with speculation without the probe. Steps grow
+    along the axis, so that it usually has the shortest cycle, where a probe weighs most."""
 
 
 @dataclass(frozen=True)

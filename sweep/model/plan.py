@@ -15,6 +15,12 @@ class Role(StrEnum):
     MAIN = "main"
     BASELINE_FIRST = "baseline_first"
     BASELINE_LAST = "baseline_last"
+    UNPROFILED = "unprofiled"
+    """The server of a main launch without the probe: what the probe itself costs."""
+
+
+ROLE_SUFFIXES = {Role.BASELINE_LAST: " (again)", Role.UNPROFILED: " (without the probe)"}
+"""What tells launches of one configuration apart, for people."""
 
 
 @dataclass(frozen=True)
@@ -119,8 +125,7 @@ class PlannedLaunch:
     @property
     def label(self) -> str:
         """A short name for people."""
-        label = self.trials[0].configuration.label
-        return f"{label} (again)" if self.role is Role.BASELINE_LAST else label
+        return self.trials[0].configuration.label + ROLE_SUFFIXES.get(self.role, "")
 
 
 @dataclass(frozen=True)

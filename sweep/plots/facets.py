@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from sweep.analysis.glossary import ARGUMENT_PREFIX
-from sweep.analysis.verdict import PlaceVerdict, Verdict
+from sweep.analysis.verdict import PlaceVerdict, Verdict, ranking_rows
 from sweep.analysis.wording import counted, known
 from sweep.model.states import TrialState
 from sweep.plots.style import ALERT, SMALL_SIZE, Look, add_legend, dress, looks, new_figure
@@ -110,6 +110,7 @@ class Sheet:
 def facets(frame: pd.DataFrame, verdict: Verdict) -> list[Facet]:
     """Split a table into panels, the objective's first; never none."""
     places = {(place.node, place.workload, place.concurrency): place for place in verdict.places}
+    frame = ranking_rows(frame)
     homeless = frame[frame["node"].isna()]
     found = []
     for (node, workload, concurrency), place in places.items():

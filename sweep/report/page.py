@@ -16,6 +16,7 @@ from sweep.analysis.bottleneck import findings, timed_rows
 from sweep.analysis.glossary import FLAGS, Column, entry
 from sweep.analysis.verdict import Verdict
 from sweep.analysis.wording import bounds, known, number, several_nodes
+from sweep.model.plan import ROLE_SUFFIXES
 from sweep.model.record import SweepRecord
 from sweep.plots.style import ALERT, COLOURS, INK, MUTED, RULE, SURFACE
 from sweep.report.details import experiment_text, launch_details, prompts, provenance
@@ -162,6 +163,8 @@ def _row(
         if name == "state":
             css += f" {value}"
         text = number(value) if column.dtype == "Float64" else str(value)
+        if name == "configuration":
+            text += ROLE_SUFFIXES.get(row["role"], "")
         interval = bounds(row.get(f"{name}_lo"), row.get(f"{name}_hi")).strip()
         cells.append(_Cell(text, str(value), css.strip(), interval))
     return _Row(tuple(cells), known(row["trial_id"]) and row["trial_id"] in leading)

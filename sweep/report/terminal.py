@@ -15,7 +15,7 @@ from sweep.analysis.bottleneck import findings, timed_rows
 from sweep.analysis.phases import PHASES
 from sweep.analysis.verdict import Verdict
 from sweep.analysis.wording import bounds, known, number, ratio, several_nodes
-from sweep.model.plan import Role
+from sweep.model.plan import ROLE_SUFFIXES
 from sweep.model.states import TrialState
 from sweep.report.plain import framed, open_console, plain_table
 from sweep.report.text import visible
@@ -53,7 +53,7 @@ def _table(rows: pd.DataFrame, leading: set[str]) -> Table:
     for row in rows.to_dict("records"):
         is_leading = row["trial_id"] in leading
         label = _text(row["configuration"], "bold" if is_leading else "")
-        again = " (again)" if row["role"] == Role.BASELINE_LAST.value else ""
+        again = ROLE_SUFFIXES.get(row["role"], "")
         star = Text(" ★", style="bold") if is_leading else Text("")
         figures = [Text(cell) for cell in _figures(row)]
         table.add_row(Text.assemble("  ", label, again, star), *figures, _state(row))

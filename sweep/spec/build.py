@@ -28,6 +28,7 @@ from sweep.spec.schema import (
     ExperimentFile,
     NodeSection,
     ObjectiveSection,
+    ProfileSection,
     SweepSection,
     TimeoutsSection,
     VariantSection,
@@ -63,7 +64,7 @@ def build_experiment(
         objective=_objective(file.objective),
         timeouts=_timeouts(file.timeouts),
         budget=Budget(launches=file.budget.launches, hours=file.budget.hours),
-        profile=None if file.profile is None else Profile(file.profile.every_cycles),
+        profile=None if file.profile is None else _profile(file.profile),
         keep=file.keep,
     )
 
@@ -171,6 +172,10 @@ def _objective(section: ObjectiveSection) -> Objective:
             for limit in section.constraints
         ),
     )
+
+
+def _profile(section: ProfileSection) -> Profile:
+    return Profile(every_cycles=section.every_cycles, compare=section.compare)
 
 
 def _timeouts(section: TimeoutsSection) -> Timeouts:

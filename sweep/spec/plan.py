@@ -36,7 +36,8 @@ def make_plan(
 
     `nodes` is what is known of each node by its name; a node's name and identity are part of the
     id of every launch on it. Launches come node by node and arm by arm in the order of the axes:
-    first baseline, the arm's configurations, last baseline. A node that does not run the default
+    first baseline, the arm's configurations, last baseline; right after the configuration that is
+    compared without the probe comes that launch. A node that does not run the default
     arm runs its baseline too, before and after everything else.
     """
     planner = _Planner(experiment, engine, nodes or {})
@@ -175,12 +176,14 @@ class _Planner:
 
     def _command(self, configuration: Configuration) -> str:
         """Return the identity of a configuration's server command, which is kept."""
-        server = self._engine.server(configuration, self._experiment)
-        places = _path_first(configuration, self._experiment, server)
-        server = replace(server, path_first=places)
+        server = self._server(configuration, self._experiment)
         command = identity_of(_blanked(server))
         self._servers.setdefault(command, server)
         return command
+
+    def _server(self, configuration: Configuration, experiment: Experiment) -> ServerCommand:
+        server = self._engine.server(configuration, experiment)
+        return replace(server, path_first=_path_first(configuration, experiment, server))
 
     def plan(self) -> Plan:
         """Return what was collected as a plan."""
@@ -208,8 +211,13 @@ class _Planner:
         # The references of the table: the first baseline of the variant named so is the default.
         default = next((arm for arm in arms if arm.baseline.variant == "default"), None)
         framed = 2 if self._experiment.baseline else 0
+        compared = self._compared()
         sizes = [
-            ArmSize(arm.variants, len(arm.hosted) + framed, is_default=arm is default)
+            ArmSize(
+                arm.variants,
+                len(arm.hosted) + framed + (compared is not None and compared[0] is arm),
+                is_default=arm is default,
+            )
             for arm in arms
         ]
         places = assign(
@@ -228,14 +236,35 @@ class _Planner:
         return launches, describe(list(zip(names, places, strict=True)), nodes, shown)
 
     def _launches(self, arm: _Arm, node: str) -> list[PlannedLaunch]:
-        mains = [
-            self._launch(arm, Role.MAIN, node, self._servers[command], configurations)
-            for command, configurations in arm.hosted.items()
-        ]
+        mains = []
+        for command, configurations in arm.hosted.items():
+            server = self._servers[command]
+            mains.append(self._launch(arm, Role.MAIN, node, server, configurations))
+            mains += self._unprofiled(arm, node, configurations)
         if not self._experiment.baseline:
             return mains
         first, last = self._baselines(arm, node)
         return [first, *mains, last]
+
+    def _compared(self) -> tuple[_Arm, Configuration] | None:
+        """Return the configuration that is measured without the probe too, with its arm: the first
+        that speculates. None: there is none, or nobody asked."""
+        profile = self._experiment.profile
+        if profile is None or not profile.compare:
+            return None
+        hosted = ((arm, each) for arm in self._arms.values() for each in arm.hosted.values())
+        every = ((arm, item) for arm, items in hosted for item in items)
+        return next(((arm, item) for arm, item in every if not item.is_baseline), None)
+
+    def _unprofiled(
+        self, arm: _Arm, node: str, hosted: Sequence[Configuration]
+    ) -> list[PlannedLaunch]:
+        """Return the launch without the probe beside the one of these configurations."""
+        _, compared = self._compared() or (arm, None)
+        if compared is None or not any(item is compared for item in hosted):
+            return []
+        server = self._server(compared, replace(self._experiment, profile=None))
+        return [self._launch(arm, Role.UNPROFILED, node, server, [compared])]
 
     def _baselines(self, arm: _Arm, node: str) -> list[PlannedLaunch]:
         return [

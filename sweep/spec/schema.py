@@ -288,6 +288,11 @@ class ProfileSection(Section):
         Profile.every_cycles,
         description="A summary is printed into the server's log after so many cycles.",
     )
+    compare: Boolean = Field(
+        Profile.compare,
+        description="Also launch the first configuration with speculation without the probe, and "
+        "report what the probe costs.",
+    )
 
 
 class BudgetSection(Section):

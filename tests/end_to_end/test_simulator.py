@@ -60,7 +60,7 @@ def test_the_reference_case_is_reproduced(machine: Machine) -> None:
         exclude=[{"variant": "low-latency", "num_steps": steps} for steps in (5, 10)],
         baseline=True,
         workloads=[workload("guide", prompts=[PROMPT], max_tokens=150)],
-        profile={"every_cycles": 50},
+        profile={"every_cycles": 50, "compare": True},
     )
     assert machine.inline_to_end("submit", file) == 0, machine.inline_log()
     table = rows(machine)
@@ -87,7 +87,21 @@ def test_the_reference_case_is_reproduced(machine: Machine) -> None:
     assert all(95 <= share <= 96 for share in shares)
     require_reference_phases(drafting)
     assert not set(drafting["flags"]) & set(INSTRUMENT_FLAGS)
+    require_comparison(found[2, "default", "main"], found[2, "default", "unprofiled"])
     machine.require_quiet()
+
+
+def require_comparison(with_it: dict[str, Any], without: dict[str, Any]) -> None:
+    """Fail unless the first configuration was measured without the probe too; a simulated probe
+    costs nothing."""
+    difference = with_it["probe_difference_tok_s"]
+    assert difference == pytest.approx(with_it["output_tok_s"] - without["output_tok_s"])
+    assert abs(difference) < 0.02 * with_it["output_tok_s"]
+    lo, hi = (with_it[f"probe_difference_tok_s_{end}"] for end in ("lo", "hi"))
+    assert lo <= difference <= hi
+    assert with_it["accept_length"] == without["accept_length"]
+    assert (with_it["cycle_ms"] is None, without["cycle_ms"] is None) == (False, True)
+    assert "probe_slows" not in with_it["flags"]
 
 
 def require_reference_phases(row: dict[str, Any]) -> None:

@@ -7,7 +7,13 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from sweep.analysis.uncertainty import Grid, pool, rate_interval, ratio_interval
+from sweep.analysis.uncertainty import (
+    Grid,
+    difference_interval,
+    pool,
+    rate_interval,
+    ratio_interval,
+)
 
 
 def grid(time_s: list[list[float]] | NDArray[np.float64], tokens: float = 100.0) -> Grid:
@@ -53,6 +59,27 @@ def test_pairing_takes_shared_prompts_in_any_order() -> None:
     found = ratio_interval(left, right)
     assert found is not None
     assert (found.lo, found.hi) == pytest.approx((2.0, 2.0))
+
+
+def test_a_difference_of_two_windows_each_by_hand() -> None:
+    """Two sides' leave-one-out values add their variances; Welch's degrees of freedom."""
+    above, below = grid([[1.0], [1.25]]), grid([[2.0], [2.5]])
+    found = difference_interval(above, below)
+    assert found is not None
+    # Left out in turn: 80 and 100, 40 and 50; the jackknife's variance of two is half the square.
+    variances = 0.5 * 2 * 10.0**2, 0.5 * 2 * 5.0**2
+    freedom = sum(variances) ** 2 / (variances[0] ** 2 + variances[1] ** 2)
+    reach = stats.t.ppf(0.975, freedom) * sum(variances) ** 0.5
+    difference = 200 / 2.25 - 200 / 4.5
+    assert (found.lo, found.hi) == pytest.approx((difference - reach, difference + reach))
+
+
+def test_prompts_are_paired_in_differences() -> None:
+    """Prompts that differ alike on both sides leave the difference certain."""
+    times = np.array([[1.0, 5.0], [1.0, 5.0]])
+    found = difference_interval(grid(times), grid(times))
+    assert found is not None
+    assert (found.lo, found.hi) == pytest.approx((0.0, 0.0))
 
 
 @pytest.mark.parametrize("windows", [0, 1])

@@ -6,7 +6,18 @@ from fakes.sweeps import SmallEngine, small_experiment
 
 from sweep.agent import wire
 from sweep.driver.documents import launch_document
-from sweep.model.experiment import Axes, EngineSpec, Experiment, Variant
+from sweep.engines.sglang import SGLang
+from sweep.model.experiment import (
+    Axes,
+    EngineSpec,
+    Experiment,
+    NodeSpec,
+    Profile,
+    Prompt,
+    Variant,
+    Workload,
+)
+from sweep.model.plan import Role
 from sweep.spec.plan import make_plan
 
 
@@ -28,6 +39,29 @@ def documents(experiment: Experiment) -> dict[str, wire.LaunchDoc]:
         )
         found.setdefault(launch.trials[0].configuration.variant, document)
     return found
+
+
+def test_a_launch_without_the_probe_has_none() -> None:
+    """Nor is it active in the server's environment; the launch beside it has both."""
+    workload = Workload("one", (Prompt("p", text="text"),))
+    engine = EngineSpec("sglang", "m", draft_model="d", algorithm="EAGLE3")
+    experiment = Experiment(
+        "e", engine, (workload,), axes=Axes(num_steps=(1,)), profile=Profile(compare=True)
+    )
+    found = {
+        launch.role: launch_document(
+            launch, launch.trials, experiment=experiment, engine=SGLang(), node=NodeSpec(),
+            sweep_id="s", attempt=1, nonce="n", owner=wire.Owner("me", "here", "s"),
+        )
+        for launch in make_plan(experiment, SGLang()).launches
+    }  # fmt: skip
+    assert found[Role.MAIN].engine.probe is not None
+    assert found[Role.UNPROFILED].engine.probe is None
+    differing = found[Role.MAIN].env.items() ^ found[Role.UNPROFILED].env.items()
+    assert {name for name, _ in differing} == {
+        "EAGLE3_PROFILE", "SGLANG_ENABLE_METRICS_DEVICE_TIMER",
+    }  # fmt: skip
+    assert found[Role.MAIN].argv == found[Role.UNPROFILED].argv
 
 
 def test_what_one_variant_sets_is_unset_for_the_others() -> None:

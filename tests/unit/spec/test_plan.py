@@ -255,6 +255,32 @@ def test_key_order_and_comments_do_not_change_identities(seed: int) -> None:
     assert again == first
 
 
+def test_one_configuration_is_compared_without_the_probe() -> None:
+    """The first that speculates, right after itself, with the server as it is without profile."""
+    asked = "profile={compare: true}"
+    found = plan(SMALL, "engine.kind=simulator", "sweep.num_steps=[1, 2]", asked)
+    assert layout(found) == [
+        ("baseline_first", "default", "baseline"),
+        ("main", "default", "1 step"),
+        ("unprofiled", "default", "1 step (without the probe)"),
+        ("main", "default", "2 steps"),
+        ("baseline_last", "default", "baseline (again)"),
+    ]
+    main, unprofiled = found.launches[1:3]
+    assert unprofiled.launch_id != main.launch_id
+    assert [t.configuration_id for t in unprofiled.trials] == [
+        t.configuration_id for t in main.trials
+    ]
+    plain = plan(SMALL, "engine.kind=simulator", "sweep.num_steps=[1, 2]", "profile={}")
+    assert set(launch_ids(found)) - set(launch_ids(plain)) == {unprofiled.launch_id}
+
+
+def test_without_speculation_nothing_is_compared() -> None:
+    """A baseline has no cycles; a plan of baselines says nothing of the probe."""
+    found = plan(SMALL, "engine.kind=simulator", "profile={compare: true}")
+    assert {role for role, _, _ in layout(found)} <= {"main", "baseline_first", "baseline_last"}
+
+
 @pytest.mark.parametrize("spelling", ["ctx-size", "ctx_size"])
 def test_the_spelling_of_an_argument_does_not_count(spelling: str) -> None:
     """Dashes and underscores are one name."""
