@@ -146,15 +146,12 @@ def report(directory: Path) -> Path:
 
 def result(directory: Path) -> tuple[pd.DataFrame, Verdict]:
     """Return the table of a sweep and the verdict."""
-    from sweep.analysis.frame import make_frame  # noqa: PLC0415 - pandas takes half a second
-    from sweep.analysis.verdict import verdict  # noqa: PLC0415
-    from sweep.report.chunks import read_gaps  # noqa: PLC0415
-    from sweep.report.cycles import read_cycles  # noqa: PLC0415
-    from sweep.report.telemetry import read_clocks  # noqa: PLC0415
+    from sweep.analysis.verdict import verdict  # noqa: PLC0415 - pandas takes half a second
+    from sweep.report.table import read_frame  # noqa: PLC0415
 
     read = record(directory)
     count = engine_of(read.experiment.engine).count
-    frame = make_frame(read, count, read_gaps(read), read_cycles(read), read_clocks(read))
+    frame = read_frame(read, count)
     return frame, verdict(frame, read.experiment)
 
 

@@ -12,7 +12,7 @@ import time
 import traceback
 from typing import Any, Callable, List, Optional, Tuple
 
-from sweep.agent import claim, cleanup, footprint, gpus, port, procs, server, trials, wire
+from sweep.agent import claim, cleanup, footprint, gpus, port, procs, server, tracing, trials, wire
 from sweep.agent.admission import Admission, Ended
 from sweep.agent.journal import Journal, utc_now
 from sweep.agent.logfile import LogFile
@@ -222,6 +222,7 @@ class Launch:
         assert self._watch is not None
         self._watch.calm()
         trials.run_trials(self._doc, self._server.port, self._journal, self._stop)
+        tracing.run_traces(self._doc, self._server.port, self._journal, self._stop)
 
     # Back
 

@@ -12,6 +12,7 @@ A launch directory holds
   server.log      standard output and standard error of the server
   footprint.json  what the agent has started and found, so that a dead agent's server can be ended
   scrapes/        raw payloads, named <trial_id>.<window>.<before|after>.<name>
+  traces/         what the server's own profiler wrote, in a directory by trial_id
   outcome.json    last, written once by rename
 
 Lines end in a newline and are written whole, so a reader that stops at the last newline never
@@ -37,6 +38,7 @@ CHUNKS_FILE = "chunks.jsonl"
 TELEMETRY_FILE = "telemetry.jsonl"
 LOG_FILE = "server.log"
 SCRAPES_DIR = "scrapes"
+TRACES_DIR = "traces"
 PROBE_DIR = "probe"
 FOOTPRINT_FILE = "footprint.json"
 OUTCOME_FILE = "outcome.json"
@@ -48,10 +50,11 @@ simulated server too."""
 
 PHASES = (
     "claim", "clean", "start", "load", "ready",
-    "pin", "warmup", "flush", "throwaway", "scrape", "measure",
+    "pin", "warmup", "flush", "throwaway", "scrape", "measure", "trace",
     "collect", "stop", "verify", "release",
 )  # fmt: skip
-"""In order; `pin` to `measure` repeat for each trial and window."""
+"""In order; `pin` to `measure` repeat for each trial and window, and `trace` for each trial that
+is traced, when all trials have ended."""
 
 EVENTS = {
     "agent": "first line: pid, start_ticks, boot_id, wire, python, host, user, clock_utc",
@@ -73,6 +76,8 @@ EVENTS = {
     "window": "a window ended: trial, window, complete, start_s, end_s, requests_ok, "
     "requests_error, output_tokens (null: not reported by the server)",
     "trial_end": "trial, end (see TRIAL_ENDS), windows, detail",
+    "trace": "the server's profiler was tried: trial, files (names in traces/<trial>, in order), "
+    "problem (null: none)",
     "stopping": "someone asked: by (signal or verb)",
     "stopped": "the server is gone: how (term, kill, itself), seconds",
     "dirty": "what is left on the node: left (list of sentences)",
@@ -172,6 +177,8 @@ class TrialDoc:
     repeats: Repeats
     answer: Answer
     pin: List[HttpCall] = field(default_factory=list)
+    traced: bool = False
+    """Whether the server's profiler traces this trial's warm-up requests, when all trials ended."""
     max_error_share: float = 0.05
     """A window with a larger share of failed requests ends the trial with "errors"."""
 
@@ -185,6 +192,24 @@ class Probe:
     allow_list: Optional[str] = None
     """The variable in which the engine lists the plugins it may load: where it is set, the probe
     is added. None: the engine has no such variable."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A profiler in the server that traces its next steps into a file."""
+
+    start: HttpCall
+    """Its window ends by itself after some steps."""
+    directory_at: str
+    """The key in that call's body for the directory that the server is to write into."""
+    stop: HttpCall
+    """Ends a window that did not come to its end. It is not called for one that did."""
+    suffix: str
+    """Of the files; the server may have packed them (.gz)."""
+    limit_s: float
+    """How long the server may take for a call, and to write its files."""
+    most_bytes: int
+    """Of all packed files of a trial; the rest is deleted."""
 
 
 @dataclass(frozen=True)
@@ -205,6 +230,8 @@ class EngineDoc:
     settings: List[HttpCall] = field(default_factory=list)
     """Calls of which the first that is answered says what the server runs with, as JSON; versions
     of an engine name it differently. Empty: the engine does not tell."""
+    trace: Optional[Trace] = None
+    """None: no trial is traced."""
 
 
 @dataclass(frozen=True)
@@ -318,7 +345,7 @@ class RequestRecord:
     trial: Optional[str]
     window: Optional[int]
     role: str
-    """ready, warmup, throwaway or measure."""
+    """ready, warmup, throwaway, measure or trace."""
     prompt: str
     stream: int
     """Which of the concurrent streams sent it, from 0."""
@@ -373,6 +400,10 @@ def _trial(data: Json) -> TrialDoc:
     return TrialDoc(**values)
 
 
+def _trace(data: Json) -> Trace:
+    return Trace(**{**data, "start": _call(data["start"]), "stop": _call(data["stop"])})
+
+
 def _engine(data: Json) -> EngineDoc:
     values = dict(data)
     values["health"] = _call(data["health"])
@@ -384,6 +415,7 @@ def _engine(data: Json) -> EngineDoc:
     values["fatal"] = [Pattern(**item) for item in data["fatal"]]
     values["probe"] = Probe(**data["probe"]) if data["probe"] else None
     values["settings"] = [_call(item) for item in data["settings"]]
+    values["trace"] = _trace(data["trace"]) if data["trace"] else None
     return EngineDoc(**values)
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 
 from sweep.analysis.phases import PHASES
 from sweep.analysis.probe_cost import probe_costs
+from sweep.analysis.traced import trace_findings
 from sweep.analysis.wording import counted, known, ratio
 from sweep.model.states import TrialState
 
@@ -60,7 +61,7 @@ def bottleneck(rows: pd.DataFrame) -> Bottleneck | None:
 def findings(frame: pd.DataFrame) -> tuple[str, ...]:
     """Say what phases tell of a table: bottleneck, what each phase could bring, what batching
     saves, how well two ways to the speed-up agree, and what the probe costs. Empty when no cycle
-    was measured."""
+    was measured and nothing was traced."""
     rows = timed_rows(frame)
     found = bottleneck(rows)
     records = rows.to_dict("records")
@@ -69,6 +70,7 @@ def findings(frame: pd.DataFrame) -> tuple[str, ...]:
         _headroom(records),
         _batching(records),
         _agreement(records),
+        *trace_findings(frame),
         *probe_costs(frame),
     )
     return tuple(sentence for sentence in sentences if sentence is not None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sweep.analysis.glossary import FLAGS, INSTRUMENT_FLAGS
+from sweep.analysis.traced import MISSING
 from sweep.analysis.wording import counted, known, listed, several_nodes
 from sweep.model.plan import Role
 from sweep.model.states import TrialState
@@ -92,7 +93,8 @@ def _flagged(frame: pd.DataFrame) -> list[str]:
 
 
 def _notes(flag: str, rows: pd.DataFrame) -> str:
-    notes = list(rows["instrument_note"].dropna()) if flag in INSTRUMENT_FLAGS else []
+    column = {**dict.fromkeys(INSTRUMENT_FLAGS, "instrument_note"), MISSING: "trace_note"}.get(flag)
+    notes = list(rows[column].dropna()) if column is not None else []
     return f" Found: {listed(notes)}." if notes else ""
 
 

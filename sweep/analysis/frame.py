@@ -29,6 +29,7 @@ from sweep.analysis.row import (
     skipped_rows,
     trial_row,
 )
+from sweep.analysis.traced import Traced, TracesOf
 from sweep.model.plan import Role
 from sweep.model.record import AttemptRecord, SweepRecord, TrialRecord
 from sweep.model.states import TrialState
@@ -47,12 +48,15 @@ def make_frame(
     gaps: Gaps | None = None,
     cycles: CyclesOf | None = None,
     clocks: ClocksOf | None = None,
+    *,
+    traces: TracesOf | None = None,
 ) -> pd.DataFrame:
     """Return the table of a sweep; `count` is the engine's reading of a request's raw counts.
 
     Rows come in plan order, configurations that the engine's rules refuse last, one row for each
     place (workload and concurrency) that they were asked for. Without `gaps` the ITL is null,
-    without `cycles` every phase is; without `clocks` no row is flagged for them.
+    without `cycles` every phase is, without `traces` what they say; without `clocks` no row is
+    flagged for them.
     """
     attempts = {
         (attempt.launch_id, attempt.attempt): attempt
@@ -78,6 +82,7 @@ def make_frame(
                 launch_failure=launch_failures.get(trial.launch.launch_id),
                 gaps=_gaps_of(trial, measured, gaps or {}),
                 recorded=(cycles or {}).get((trial.launch.launch_id, trial.attempt or 0)),
+                traced=_traced(trial, traces or {}),
                 is_throttled=trial.trial.trial_id in slowed,
             )
         )
@@ -90,6 +95,11 @@ def make_frame(
     frame = _to_frame(rows)
     frame.attrs[POOLED] = _pooled(pairs, references, gaps or {})
     return frame
+
+
+def _traced(trial: TrialRecord, traces: TracesOf) -> Traced | None:
+    own = traces.get((trial.launch.launch_id, trial.attempt or 0), {})
+    return own.get(trial.trial.trial_id)
 
 
 _Pair: TypeAlias = tuple[TrialRecord, AttemptRecord | None, Measurement | None]

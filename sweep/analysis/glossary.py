@@ -170,6 +170,31 @@ PHASES = (
            None, _PROBE),
 )  # fmt: skip
 
+_TRACE = (
+    "the server's own profiler, a few steps outside the measured windows; empty where not asked"
+)
+
+TRACE = (
+    Column("trace_scope", "string", "Which steps the shares are of: verify (the target's "
+           "verification), decode (steps without speculation), whole (all that was traced, as the "
+           "trace does not name its steps).", None, _TRACE),
+    Column("trace_source", "string", "What the shares rest on: kernels of the device; where the "
+           "trace has none, operators of the host, each without those inside it.", None, _TRACE),
+    Column("trace_steps", "Int64", "Steps that the shares are of; empty: the trace does not name "
+           "them.", "steps", _TRACE),
+    *(Column(f"trace_{kind}_share", "Float64", f"Share of the time of these steps {what}.",
+             "fraction", _TRACE)
+      for kind, what in (
+          ("communication", "in which nothing but communication ran (all-reduce and the like)"),
+          ("attention", "in attention"),
+          ("experts", "in the work of experts (routing and grouped matrix products)"),
+          ("dense", "in other matrix products"),
+          ("other", "in all other kernels or operators"),
+          ("idle", "in which nothing ran on the device, or no operator on the host"))),
+    Column("trace_note", "string", "Why there is no trace, or what is missing of it.", None,
+           _TRACE),
+)  # fmt: skip
+
 COMPARISON = (
     Column(
         "break_even_accept_length",
@@ -300,6 +325,8 @@ FLAGS = {
     "derived from them.",
     "probe_slows": "Without the probe, the configuration was more than 5 % faster, and the "
     "interval of the difference is clear of 0: what was measured with the probe is too slow.",
+    "trace_missing": "A trace of the server's profiler was asked for and there is none "
+    "(trace_note); nothing that was measured depends on it.",
     "engine_patched": "The engine's installed sources hold a profiler made by hand, which runs "
     "too: what it costs is in every figure.",
     "simulated": "The server was simulated: the row says nothing of real hardware.",
@@ -335,7 +362,8 @@ def table_columns(arguments: tuple[Column, ...], positions: int) -> tuple[Column
     """Every column of a table with these swept arguments and p_1 to p_`positions`, in order."""
     shares = tuple(share_column(position) for position in range(1, positions + 1))
     return (
-        *IDENTITY, *arguments, *OUTCOME, *RATES, *COUNTS, *shares, *PHASES, *COMPARISON, *RUN
+        *IDENTITY, *arguments, *OUTCOME, *RATES, *COUNTS, *shares, *PHASES, *TRACE, *COMPARISON,
+        *RUN,
     )  # fmt: skip
 
 

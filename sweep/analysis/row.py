@@ -27,6 +27,7 @@ from sweep.analysis.phases import Phased, cycle_columns, is_asked, phased
 from sweep.analysis.probe_cost import SLOWS, is_slowed
 from sweep.analysis.references import Baseline, References
 from sweep.analysis.settings import read_settings
+from sweep.analysis.traced import MISSING, Traced, trace_columns
 from sweep.analysis.uncertainty import (
     Grid,
     Interval,
@@ -60,6 +61,8 @@ class Source:
     """Between the outputs of its answers [s]."""
     recorded: Recorded | None
     """What the engine recorded of its cycles; None: its files were not fetched."""
+    traced: Traced | None
+    """What its profiler traced; None: it was not to be traced, or its files were not fetched."""
     is_throttled: bool
     """Whether a GPU was held back in its windows."""
 
@@ -96,15 +99,13 @@ def trial_row(source: Source) -> Row:
         row |= counts(measured, is_baseline=trial.trial.configuration.is_baseline)
         row |= latencies(measured, source.gaps)
         flags += measurement_flags(measured, trial.trial.workload, row["accept_length"])
-        if is_cache_unknown(attempt.events, trial.trial.trial_id):
-            flags.append("cache_unknown")
-        if is_without_graph(attempt.events):
-            flags.append("without_graph")
-        if source.is_throttled:
-            flags.append("throttled")
+        flags += _circumstances(source, attempt)
         inside = _phased(source, attempt, measured)
         row |= inside.row | _shares(source, measured, inside)
         flags += inside.flags
+        if source.traced is not None:
+            row |= _trace_columns(source.traced, trial)
+            flags += [] if source.traced.binned is not None else [MISSING]
         if trial.state in _RATED:
             row |= rate("output_tok_s", measured.output) | rate("decode_tok_s", measured.decode)
         if trial.state is TrialState.OK:
@@ -116,6 +117,15 @@ def trial_row(source: Source) -> Row:
     if source.experiment.engine.kind == "simulator":
         flags.append("simulated")
     return row | {"flags": " ".join(flags)}
+
+
+def _circumstances(source: Source, attempt: AttemptRecord) -> list[str]:
+    checks = {
+        "cache_unknown": is_cache_unknown(attempt.events, source.trial.trial.trial_id),
+        "without_graph": is_without_graph(attempt.events),
+        "throttled": source.is_throttled,
+    }
+    return [flag for flag, holds in checks.items() if holds]
 
 
 def _without_secrets(message: str, trial: TrialRecord) -> str:
@@ -221,6 +231,12 @@ def _phased(source: Source, attempt: AttemptRecord, measured: Measurement) -> Ph
     if note is not None:
         found.row["instrument_note"] = _without_secrets(note, trial)
     return found
+
+
+def _trace_columns(traced: Traced, trial: TrialRecord) -> Row:
+    row = trace_columns(traced)
+    note = row["trace_note"]
+    return row | {"trace_note": note and _without_secrets(note, trial)}
 
 
 def _shares(source: Source, measured: Measurement, inside: Phased) -> Row:

@@ -16,7 +16,7 @@ STAGES = {
     "wait": ("claim", "clean"),
     "load": ("start", "load", "ready"),
     "warm-up": ("pin", "warmup"),
-    "measure": ("flush", "throwaway", "scrape", "measure"),
+    "measure": ("flush", "throwaway", "scrape", "measure", "trace"),
     "stop": ("collect", "stop", "verify", "release"),
 }
 """What people see of the agent's phases, in order."""

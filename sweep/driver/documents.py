@@ -11,9 +11,12 @@ from sweep.agent import wire
 from sweep.model.experiment import Experiment, NodeSpec, Repeats
 from sweep.model.plan import PlannedLaunch, PlannedTrial, Role
 from sweep.ports import Engine
+from sweep.spec.tracing import traced_trials
 
 _SLACK_S = 300.0
 """A launch may take this much longer than its load and its trials."""
+_TRACE_CALLS = 3
+"""Start, stop and the writing of files, each with the same limit."""
 _WINDOW_OVERHEAD_S = 90.0
 """Flush with its back-off, throw-away request and scrapes of one window, at worst."""
 
@@ -34,7 +37,11 @@ def launch_document(
     if launch.role is Role.UNPROFILED:
         experiment = replace(experiment, profile=None)
     timeouts = experiment.timeouts
-    documents = [trial_document(trial, engine) for trial in trials]
+    traced = traced_trials(launch, experiment)
+    documents = [
+        replace(trial_document(trial, engine), traced=trial.trial_id in traced) for trial in trials
+    ]
+    described = engine.document(experiment)
     return wire.LaunchDoc(
         sweep_id=sweep_id,
         launch_id=launch.launch_id,
@@ -49,7 +56,7 @@ def launch_document(
         settings_at={name: list(item.path) for name, item in launch.server.settings.items()},
         gpus=None if node.gpus is None else list(node.gpus),
         owner=owner,
-        engine=engine.document(experiment),
+        engine=described,
         trials=documents,
         deadlines=wire.Deadlines(
             claim_s=timeouts.claim_s,
@@ -59,6 +66,8 @@ def launch_document(
             launch_s=timeouts.claim_s
             + timeouts.load_s
             + sum(_longest_s(document, timeouts.request_s) for document in documents)
+            + sum(document.traced for document in documents)
+            * _longest_trace_s(described.trace, timeouts.request_s)
             + _SLACK_S,
         ),
     )
@@ -92,6 +101,11 @@ def repeats_document(repeats: Repeats) -> wire.Repeats:
         float(student_t.ppf(0.975, windows - 1)) for windows in range(2, repeats.max + 1)
     ]
     return wire.Repeats(repeats.min, repeats.max, repeats.relative_ci, quantiles)
+
+
+def _longest_trace_s(trace: wire.Trace | None, request_s: float) -> float:
+    """Return the longest that tracing one trial can take [s]."""
+    return 0.0 if trace is None else request_s + _TRACE_CALLS * trace.limit_s
 
 
 def _longest_s(trial: wire.TrialDoc, request_s: float) -> float:

@@ -15,6 +15,10 @@ from sweep.ports import Engine
 
 MAX_ERROR_SHARE = 0.05
 BEFORE_TRIALS = frozenset({"claim", "clean", "start", "load", "ready"})
+TRACING = "trace"
+"""When all is measured: a server that a profiler took down there did its work, and the trace says
+that it is missing."""
+_OF_THE_SERVER = ("server_exit", "stalled", "deadline")
 HTTP_OK = 200
 WITHOUT_GRAPH = "without_graph"
 """Milestone by which an engine's log tells that a batch was decoded outside the CUDA graphs."""
@@ -49,7 +53,7 @@ def classify_outcome(outcome: Outcome, signs: Sequence[LogSign]) -> Failure | No
 
     None: it ended as it should, or because someone stopped it.
     """
-    if outcome.end == "stopped":
+    if outcome.end == "stopped" or (outcome.phase == TRACING and outcome.end in _OF_THE_SERVER):
         return None
     for sign in signs:
         if sign.name in outcome.patterns:

@@ -171,6 +171,8 @@ class Profile:
     compare: bool = False
     """Also measure the plan's first configuration with speculation without the probe. Steps grow
     along the axis, so that it usually has the shortest cycle, where a probe weighs most."""
+    trace: bool = False
+    """Let the server's own profiler trace each configuration, when all is measured."""
 
 
 @dataclass(frozen=True)

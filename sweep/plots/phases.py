@@ -13,6 +13,8 @@ from matplotlib.patches import Patch
 
 from sweep.analysis.bottleneck import bottleneck, timed_rows
 from sweep.analysis.phases import PHASES
+from sweep.analysis.trace import WHOLE
+from sweep.analysis.traced import NAMES
 from sweep.analysis.verdict import Verdict
 from sweep.analysis.wording import known, number
 from sweep.plots.facets import PANEL_WIDTH_IN, Facet, facets
@@ -50,6 +52,16 @@ _LABELS = {
     "draft": "draft steps", "verify": "target verify", "extend": "draft extend", "other": "other",
 }  # fmt: skip
 
+_INSIDE = {
+    "communication": "#d55e00", "attention": "#56b4e9", "experts": "#009e73", "dense": "#b7d5c8",
+    "other": "#8b939e", "idle": SURFACE,
+}  # fmt: skip
+_INSIDE_THICKNESS = 0.13
+_INSIDE_NOTE = (
+    " Thin bars: what verification (without steps named in the trace: the whole cycle) spent its "
+    "time on by the server's own profiler, which ran outside the measured windows."
+)
+
 NOTE = (
     "Means over the cycles of the complete windows, as the instrument inside the engine timed "
     "them. Upright line: the cycle at which speculation would break even (accept length × the "
@@ -64,8 +76,10 @@ def phases(frame: pd.DataFrame, verdict: Verdict) -> Figure | None:
     if found is None or not panels:
         return None
     heights = [PANEL_IN + BAR_IN * len(_bars(facet)) for facet in panels]
-    legend_in = 0.25
-    figure = new_figure(WIDTH_IN, sum(heights) + legend_in + 1.0, found.sentence, NOTE)
+    traced = any(_is_traced(row) for facet in panels for row in _bars(facet).to_dict("records"))
+    legend_in = 0.45 if traced else 0.25
+    note = NOTE + (_INSIDE_NOTE if traced else "")
+    figure = new_figure(WIDTH_IN, sum(heights) + legend_in + 1.0, found.sentence, note)
     grid = figure.add_gridspec(
         len(panels) + 1, 2, height_ratios=[*heights, legend_in], width_ratios=[3, 2]
     )
@@ -78,7 +92,13 @@ def phases(frame: pd.DataFrame, verdict: Verdict) -> Figure | None:
         for name, (colour, hatch) in _LOOKS.items()
     }
     entries["break-even"] = Line2D([], [], color=INK, linestyle="none", marker="|", markersize=11)
-    add_legend(figure.add_subplot(grid[len(panels), :]), entries, len(entries))
+    if traced:
+        entries |= {
+            f"in verify: {NAMES[kind]}": Patch(facecolor=colour, edgecolor=MUTED, linewidth=0.5)
+            for kind, colour in _INSIDE.items()
+        }
+    columns = -(-len(entries) // 2) if traced else len(entries)
+    add_legend(figure.add_subplot(grid[len(panels), :]), entries, columns)
     return figure
 
 
@@ -93,6 +113,7 @@ def _draw(left: Axes, right: Axes, facet: Facet, *, last: bool) -> None:
     for at, row in enumerate(rows):
         _bar(left, at, [_part(row, name) for name in PHASES])
         _bar(right, at, [100.0 * _part(row, name) / row["cycle_ms"] for name in PHASES])
+        _inside(left, at, row)
         _mark(left, at, row)
         _shares(right, at, row)
     left.set_yticks(
@@ -123,6 +144,26 @@ def _bar(axes: Axes, at: int, parts: Sequence[float]) -> None:
         axes.barh(
             at, width, left=begin, height=_THICKNESS, color=colour, hatch=hatch,
             edgecolor=SURFACE, linewidth=0.0,
+        )  # fmt: skip
+        begin += width
+
+
+def _is_traced(row: Any) -> bool:
+    return known(row["trace_scope"]) and known(row["verify_ms"])
+
+
+def _inside(axes: Axes, at: int, row: Any) -> None:
+    """Draw what verification consists of below its part of the bar."""
+    if not _is_traced(row):
+        return
+    whole = row["trace_scope"] == WHOLE
+    begin = 0.0 if whole else _part(row, "draft")
+    length = float(row["cycle_ms"]) if whole else _part(row, "verify")
+    for kind, colour in _INSIDE.items():
+        width = length * float(row[f"trace_{kind}_share"])
+        axes.barh(
+            at + _THICKNESS / 2 + _INSIDE_THICKNESS / 2, width, left=begin,
+            height=_INSIDE_THICKNESS, color=colour, edgecolor=MUTED, linewidth=0.4,
         )  # fmt: skip
         begin += width
 

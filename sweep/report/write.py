@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from sweep.agent.journal import write_whole
-from sweep.analysis.frame import make_frame
 from sweep.analysis.measurement import Count
 from sweep.analysis.timeline import attempt_lines
 from sweep.analysis.verdict import Verdict, verdict
@@ -15,11 +14,9 @@ from sweep.plots.phases import phases
 from sweep.plots.style import mark_simulated, render
 from sweep.plots.throughput import throughput
 from sweep.plots.timeline import timeline
-from sweep.report.chunks import read_gaps
-from sweep.report.cycles import read_cycles
 from sweep.report.export import to_csv
 from sweep.report.page import Plot, page
-from sweep.report.telemetry import read_clocks
+from sweep.report.table import read_frame
 
 REPORT_FILE = "report.html"
 SUMMARY_FILE = "summary.csv"
@@ -32,7 +29,7 @@ def write_report(record: SweepRecord, directory: Path, count: Count) -> Verdict:
     Every file appears whole or not at all; files of an earlier report are replaced. `count` is
     the engine's reading of a request's raw counts. Raises OSError when a file cannot be written.
     """
-    frame = make_frame(record, count, read_gaps(record), read_cycles(record), read_clocks(record))
+    frame = read_frame(record, count)
     judged = verdict(frame, record.experiment)
     figures = {
         "throughput": (throughput(frame, judged), ""),

@@ -13,6 +13,7 @@ from typing import Any, Dict, Iterator, Optional, Tuple
 
 from sweep.simulator import faults as faulty
 from sweep.simulator.counters import Counters
+from sweep.simulator.profiler import Profiler
 from sweep.simulator.scheduler import Ask, Progress, Scheduler
 
 Json = Dict[str, Any]
@@ -33,8 +34,10 @@ class Service:
         counters: Counters,
         faults: faulty.Faults,
         info: Json,
+        profiler: Profiler,
     ) -> None:
         self.scheduler = scheduler
+        self.profiler = profiler
         self.counters = counters
         self.faults = faults
         self.info = info
@@ -110,10 +113,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self._json(404, {"error": {"message": "no such path: %s" % path, "code": 404}})
 
     def do_POST(self) -> None:
-        """Generate, or flush."""
+        """Generate, flush, or profile."""
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if self.path == "/flush_cache":
             self._flush()
+            return
+        if self.path in ("/start_profile", "/stop_profile"):
+            self._profile(body)
             return
         if self.path not in ("/generate", "/v1/chat/completions"):
             self._json(404, {"error": {"message": "no such path: %s" % self.path, "code": 404}})
@@ -137,6 +143,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
             for _ in self._service.scheduler.run(Ask("health", 1, 0.0)):
                 pass
         self._send(200, "", "text/plain")
+
+    def _profile(self, body: bytes) -> None:
+        profiler = self._service.profiler
+        try:
+            asked = json.loads(body or b"{}")
+            status, text = profiler.stop() if "stop" in self.path else profiler.start(asked)
+        except (OSError, ValueError, TypeError, AttributeError) as problem:
+            status, text = 500, "%s: %s" % (type(problem).__name__, problem)
+        self._send(status, text, "text/plain")
 
     def _flush(self) -> None:
         status, text = self._service.flush()

@@ -17,6 +17,7 @@ from sweep.simulator import (
     decoding,
     faults,
     log,
+    profiler,
     scheduler,
 )
 
@@ -27,7 +28,7 @@ OWN_ARGUMENTS = ("calibration", "load-speedup", "seed")
 DEFAULT_MAX_RUNNING = 48
 DEFAULT_STEPS = 3
 DEFAULT_EVERY = 100
-_MODULES = (calibration, counters, cycles, decoding, faults, log, scheduler, api)
+_MODULES = (calibration, counters, cycles, decoding, faults, log, profiler, scheduler, api)
 
 
 def read_arguments(argv: List[str]) -> Dict[str, str]:
@@ -184,7 +185,8 @@ def _serve(
         cycles=cycle_log,
     )
     info = _info(arguments, speculation)
-    server = api.Server(port, api.Service(schedule, counts, faulty, info))
+    trace = profiler.Profiler(model.phases(speculation, 1), speculates=speculation is not None)
+    server = api.Server(port, api.Service(schedule, counts, faulty, info, trace))
     faults.on_listening(faulty)
     log.say(log.READY, rank=False)
     server.serve_forever()

@@ -175,7 +175,7 @@ def _objective(section: ObjectiveSection) -> Objective:
 
 
 def _profile(section: ProfileSection) -> Profile:
-    return Profile(every_cycles=section.every_cycles, compare=section.compare)
+    return Profile(every_cycles=section.every_cycles, compare=section.compare, trace=section.trace)
 
 
 def _timeouts(section: TimeoutsSection) -> Timeouts:

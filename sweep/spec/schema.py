@@ -293,6 +293,11 @@ class ProfileSection(Section):
         description="Also launch the first configuration with speculation without the probe, and "
         "report what the probe costs.",
     )
+    trace: Boolean = Field(
+        Profile.trace,
+        description="When all is measured, let the server's own profiler trace a few steps of each "
+        "configuration, and report what verification spends its time on.",
+    )
 
 
 class BudgetSection(Section):

@@ -60,7 +60,7 @@ def test_the_reference_case_is_reproduced(machine: Machine) -> None:
         exclude=[{"variant": "low-latency", "num_steps": steps} for steps in (5, 10)],
         baseline=True,
         workloads=[workload("guide", prompts=[PROMPT], max_tokens=150)],
-        profile={"every_cycles": 50, "compare": True},
+        profile={"every_cycles": 50},
     )
     assert machine.inline_to_end("submit", file) == 0, machine.inline_log()
     table = rows(machine)
@@ -87,7 +87,33 @@ def test_the_reference_case_is_reproduced(machine: Machine) -> None:
     assert all(95 <= share <= 96 for share in shares)
     require_reference_phases(drafting)
     assert not set(drafting["flags"]) & set(INSTRUMENT_FLAGS)
-    require_comparison(found[2, "default", "main"], found[2, "default", "unprofiled"])
+    machine.require_quiet()
+
+
+def test_the_probe_is_compared_and_each_configuration_traced(machine: Machine) -> None:
+    """By the whole of a sweep: a launch without the probe, and what verification consists of."""
+    file = simulated(
+        machine,
+        9000,
+        sweep={"num_steps": [2, 5]},
+        baseline=True,
+        workloads=[workload("guide", prompts=[PROMPT, "another"], max_tokens=60)],
+        profile={"compare": True, "trace": True},
+    )
+    assert machine.inline_to_end("submit", file) == 0, machine.inline_log()
+    found = {(row["num_steps"], row["role"]): row for row in rows(machine)}
+    require_comparison(found[2, "main"], found[2, "unprofiled"])
+    scopes = {key: row["trace_scope"] for key, row in found.items()}
+    assert scopes == {
+        (None, "baseline_first"): "decode", (2, "main"): "verify", (2, "unprofiled"): None,
+        (5, "main"): "verify", (None, "baseline_last"): None,
+    }  # fmt: skip
+    traced = [row for row in found.values() if row["trace_scope"] is not None]
+    assert {row["trace_steps"] for row in traced} == {10}
+    for row in traced:
+        assert row["trace_experts_share"] == pytest.approx(0.4)
+        assert row["trace_idle_share"] == pytest.approx(0.05, abs=1e-4)
+    assert not any("trace_missing" in row["flags"] for row in found.values())
     machine.require_quiet()
 
 

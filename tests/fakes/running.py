@@ -159,7 +159,9 @@ def trial(
     return wire.TrialDoc(**values)
 
 
-def launch(*trials: wire.TrialDoc, request_s: float = 10.0) -> wire.LaunchDoc:
+def launch(
+    *trials: wire.TrialDoc, request_s: float = 10.0, trace: wire.Trace | None = None
+) -> wire.LaunchDoc:
     """A launch with these trials: the part of it that the load needs."""
     engine = wire.EngineDoc(
         name="fake",
@@ -170,6 +172,7 @@ def launch(*trials: wire.TrialDoc, request_s: float = 10.0) -> wire.LaunchDoc:
         scrapes=[wire.HttpCall("/metrics", name="metrics")],
         milestones=[],
         fatal=[],
+        trace=trace,
     )
     return wire.LaunchDoc(
         sweep_id="s",

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gzip
 import itertools
 import json
 import os
@@ -75,6 +76,7 @@ def options(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     add("--flush-busy", type=int, default=0, help="400 for the first n flushes; -1: always")
     add("--lifetime", type=int, default=0, help="cycles that the counters start with")
     add("--override", action="append", default=[], metavar="KEY=VALUE", help="in /server_info")
+    add("--profiler", choices=("closes", "stays-open", "silent", "dies"), help="/start_profile")
     add("--request-log", metavar="FILE", help="append a JSON line per request")
     return parser.parse_known_args(argv)
 
@@ -265,6 +267,8 @@ class Server:
                 self.note(connection, method, path, body)
                 if path in GENERATION:
                     self.generate(connection, path, json.loads(body))
+                elif path.endswith("_profile") and self.fault.profiler:
+                    self.profile(connection, path, json.loads(body or b"{}"))
                 else:
                     self.plain(connection, path)
 
@@ -304,6 +308,26 @@ class Server:
             connection.json(200, self.effective_arguments())
         else:
             connection.json(404, {"error": {"message": f"no {path}", "code": 404}})
+
+    def profile(self, connection: Connection, path: str, body: Json) -> None:
+        """Open a profiler's window, which writes at once ("closes") or when it is stopped; or end
+        it, which it refuses when it has ended."""
+        how = self.fault.profiler
+        if how == "dies":
+            self.die()
+        if path == "/start_profile":
+            self.traces = Path(body["output_dir"])
+            if how == "closes":
+                data = gzip.compress(b'{"traceEvents": []}')
+                (self.traces / "a-TP-0.trace.json.gz").write_bytes(data)
+                (self.traces / "b-TP-1.trace.json.gz").write_bytes(data)
+        elif how == "closes":
+            connection.json(500, {"error": {"message": "Profiling is not in progress"}})
+            return
+        elif how == "stays-open":
+            (self.traces / "whole.trace.json").write_text('{"traceEvents": []}')
+            (self.traces / "notes.txt").write_text("not asked for")
+        connection.answer(200, b"ok", "text/plain")
 
     def metrics(self) -> str:
         """Return counters over the life of the server, in Prometheus text."""

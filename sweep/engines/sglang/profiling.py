@@ -1,10 +1,10 @@
-"""What `profile` in the file means to a launch: the probe, and SGLang's own timing beside it."""
+"""What `profile` in the file means to a launch: the probe, and SGLang's own timing and profiler."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sweep.agent.wire import Probe
+from sweep.agent.wire import HttpCall, Probe, Trace
 from sweep.model.experiment import Experiment, Scalar
 from sweep.probe.arming import ACTIVE_VARIABLE
 
@@ -15,6 +15,13 @@ TIMER_VARIABLE = "SGLANG_ENABLE_METRICS_DEVICE_TIMER"
 0.5.11 they tell drafting, verification and extension apart, of spec V2 only; older versions do not
 know the variable. On a CPU the first request ends the server (TypeError in device_timer.py of
 0.5.23: an event of a CPU takes no arguments)."""
+
+
+TRACED_STEPS = 10
+"""A thousand kernels and more each: enough for shares, and a file of a few megabytes."""
+_TRACE_LIMIT_S = 180.0
+"""A rank writes its trace between two steps; eight of them on one node take their time."""
+_MOST_TRACE_BYTES = 128 << 20
 
 
 def environment(
@@ -35,3 +42,28 @@ def probe(experiment: Experiment) -> Probe | None:
     """Return what the agent does about the probe, None: nothing."""
     profile = experiment.profile
     return None if profile is None else Probe(profile.every_cycles, PLUGINS_VARIABLE)
+
+
+def trace(experiment: Experiment) -> Trace | None:
+    """Return how SGLang's profiler traces a few steps, None: it is not asked.
+
+    Both kinds of activity: without the host's, the names of steps are missing on the device, and a
+    torch without CUDA leaves out the device's by itself. A window that has ended by itself must not
+    be stopped again (500 since 0.5.9), nor an open one be started again (which ends 0.5.23).
+    """
+    if experiment.profile is None or not experiment.profile.trace:
+        return None
+    body = {
+        "num_steps": TRACED_STEPS,
+        "activities": ["CPU", "GPU"],
+        "with_stack": False,
+        "record_shapes": False,
+    }
+    return Trace(
+        start=HttpCall("/start_profile", "POST", body),
+        directory_at="output_dir",
+        stop=HttpCall("/stop_profile", "POST"),
+        suffix=".trace.json",
+        limit_s=_TRACE_LIMIT_S,
+        most_bytes=_MOST_TRACE_BYTES,
+    )

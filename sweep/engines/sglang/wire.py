@@ -120,4 +120,5 @@ def document(name: str, experiment: Experiment) -> EngineDoc:
         fatal=[sign.pattern for sign in log.SIGNS],
         probe=profiling.probe(experiment),
         settings=[HttpCall(path=path) for path in ("/server_info", "/get_server_info")],
+        trace=profiling.trace(experiment),
     )

@@ -31,8 +31,14 @@ def launch() -> wire.LaunchDoc:
     """A launch without anything of this machine in it."""
     doc = document("--rate", "5", nonce="n-1", argv=["server", "--port", "0"], port_at=2)
     engine = replace(
-        doc.engine, probe=wire.Probe(50, "PLUGINS"), settings=[wire.HttpCall("/server_info")]
-    )
+        doc.engine,
+        probe=wire.Probe(50, "PLUGINS"),
+        settings=[wire.HttpCall("/server_info")],
+        trace=wire.Trace(
+            wire.HttpCall("/start", "POST", {"num_steps": 5}), "output_dir",
+            wire.HttpCall("/stop", "POST"), ".trace.json", 60.0, 1000,
+        ),
+    )  # fmt: skip
     settings_at: dict[str, wire.KeyPath] = {"num_steps": ["speculative_num_steps"]}
     doc = replace(doc, engine=engine, settings_at=settings_at, path_first=["/opt/engine/bin"])
     return wire.decode_launch(wire.encode(doc))

@@ -17,7 +17,7 @@ from sweep.model.experiment import (
     Variant,
     Workload,
 )
-from sweep.model.plan import Role
+from sweep.model.plan import PlannedLaunch, Role
 from sweep.spec.plan import make_plan
 
 
@@ -41,20 +41,26 @@ def documents(experiment: Experiment) -> dict[str, wire.LaunchDoc]:
     return found
 
 
+def sglang_experiment(profile: Profile) -> Experiment:
+    """One step of EAGLE-3 and the baselines."""
+    engine = EngineSpec("sglang", "m", draft_model="d", algorithm="EAGLE3")
+    workload = Workload("one", (Prompt("p", text="text"),))
+    return Experiment("e", engine, (workload,), axes=Axes(num_steps=(1,)), profile=profile)
+
+
+def sglang_document(launch: PlannedLaunch, experiment: Experiment) -> wire.LaunchDoc:
+    """The launch.json of one of its launches."""
+    return launch_document(
+        launch, launch.trials, experiment=experiment, engine=SGLang(), node=NodeSpec(),
+        sweep_id="s", attempt=1, nonce="n", owner=wire.Owner("me", "here", "s"),
+    )  # fmt: skip
+
+
 def test_a_launch_without_the_probe_has_none() -> None:
     """Nor is it active in the server's environment; the launch beside it has both."""
-    workload = Workload("one", (Prompt("p", text="text"),))
-    engine = EngineSpec("sglang", "m", draft_model="d", algorithm="EAGLE3")
-    experiment = Experiment(
-        "e", engine, (workload,), axes=Axes(num_steps=(1,)), profile=Profile(compare=True)
-    )
-    found = {
-        launch.role: launch_document(
-            launch, launch.trials, experiment=experiment, engine=SGLang(), node=NodeSpec(),
-            sweep_id="s", attempt=1, nonce="n", owner=wire.Owner("me", "here", "s"),
-        )
-        for launch in make_plan(experiment, SGLang()).launches
-    }  # fmt: skip
+    experiment = sglang_experiment(Profile(compare=True))
+    launches = make_plan(experiment, SGLang()).launches
+    found = {launch.role: sglang_document(launch, experiment) for launch in launches}
     assert found[Role.MAIN].engine.probe is not None
     assert found[Role.UNPROFILED].engine.probe is None
     differing = found[Role.MAIN].env.items() ^ found[Role.UNPROFILED].env.items()
@@ -89,3 +95,15 @@ def test_what_one_variant_sets_is_unset_for_the_others() -> None:
     }
     assert found["few"].env["NCCL_PROTO"] == ""
     assert found["default"].env["NCCL_DEBUG"] == "INFO"
+
+
+def test_a_traced_trial_has_time_for_it() -> None:
+    """The launch may last longer by its requests and by three calls of the profiler."""
+    experiment = sglang_experiment(Profile(trace=True))
+    launches = make_plan(experiment, SGLang()).launches
+    found = {launch.role: sglang_document(launch, experiment) for launch in launches}
+    assert [trial.traced for trial in found[Role.MAIN].trials] == [True]
+    assert [trial.traced for trial in found[Role.BASELINE_LAST].trials] == [False]
+    assert found[Role.MAIN].engine.trace is not None
+    spent_s = [found[role].deadlines.launch_s for role in (Role.MAIN, Role.BASELINE_LAST)]
+    assert spent_s[0] - spent_s[1] == 300.0 + 3 * 180.0

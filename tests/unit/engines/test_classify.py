@@ -261,3 +261,12 @@ def test_the_log_alone_proves_inactive_speculation() -> None:
     baseline = [replace(item, meta={"predicted_n": 20}) for item in RECORDS]
     found = judged(end(), baseline, refused, configuration=Configuration(None))
     assert found == (TrialState.OK, None)
+
+
+@pytest.mark.parametrize("end", ["server_exit", "stalled", "deadline"])
+def test_a_server_that_a_profiler_took_down_had_done_its_work(end: str) -> None:
+    """Everything was measured; the agent's own trouble is a failure there too."""
+    signs = {"patterns": [OOM.name]}
+    assert classify_outcome(outcome(end, "trace", **signs), [OOM]) is None
+    assert classify_outcome(outcome(end, "measure", **signs), [OOM]) is not None
+    assert classify_outcome(outcome("error", "trace"), [OOM]) is not None

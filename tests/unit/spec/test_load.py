@@ -422,6 +422,7 @@ def test_overrides_lie_over_the_file() -> None:
         ("profile={}", Profile(100)),
         ("profile.every_cycles=50", Profile(50)),
         ("profile.compare=true", Profile(100, compare=True)),
+        ("profile.trace=true", Profile(100, trace=True)),
         ("profile=~", None),
         ("keep=false", None),
     ],

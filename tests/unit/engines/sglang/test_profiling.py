@@ -35,6 +35,21 @@ def experiment(profile: Profile | None = None, **engine: Any) -> Experiment:
     )
 
 
+def test_the_profiler_is_asked_for_a_few_steps_of_decoding() -> None:
+    """By what every version takes; without `trace` in the file there is no such thing."""
+    assert ENGINE.document(experiment(Profile())).trace is None
+    assert ENGINE.document(experiment()).trace is None
+    trace = ENGINE.document(experiment(Profile(trace=True))).trace
+    assert trace is not None
+    assert (trace.start.path, trace.start.method, trace.start.body) == (
+        "/start_profile",
+        "POST",
+        {"num_steps": 10, "activities": ["CPU", "GPU"], "with_stack": False,
+         "record_shapes": False},
+    )  # fmt: skip
+    assert (trace.stop.path, trace.directory_at) == ("/stop_profile", "output_dir")
+
+
 def timing(subject: Experiment, configuration: Configuration) -> dict[str, str]:
     """The variables of a configuration's server that have to do with timing."""
     server = ENGINE.server(configuration, subject)
