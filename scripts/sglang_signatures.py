@@ -4,8 +4,9 @@
     sglang_signatures.py WHEEL... > tests/unit/probe/signatures.json
 
 Wheels are read as archives and nothing of them is executed. What is written are the speculative
-workers with their bases, the class that drafts for each, and of their methods and the scheduler's
-those that the probe looks for.
+workers with their bases, the class that drafts for each, whether they have a controller of
+adaptive speculation, and of the methods of all of them and the scheduler's those that the probe
+looks for.
 """
 
 from __future__ import annotations
@@ -19,10 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from sweep.probe.hooks import CYCLE, DRAFT, EXTEND, RESULT, VERIFY
+from sweep.probe.pinning import POLICY
 
 _WORKERS = "sglang/srt/speculative/"
 _SCHEDULER = "sglang/srt/managers/scheduler.py"
+_ADAPTIVE = {"AdaptiveController", "AdaptiveSpeculativeParams"}
+_CONTROLLER = "self.adaptive_controller"
 _METHODS = {*CYCLE, *DRAFT, *VERIFY, *EXTEND}
+_PINNED = {"activate_step_by_batch", "candidate_steps", *POLICY}
 
 
 def classes(source: str) -> Iterator[ast.ClassDef]:
@@ -53,22 +58,46 @@ def drafting(kind: ast.ClassDef) -> str | None:
     return None
 
 
+def assigned(kind: ast.ClassDef) -> set[str]:
+    """Return what a class assigns to attributes of its objects."""
+    found: set[str] = set()
+    for node in ast.walk(kind):
+        if isinstance(node, ast.Assign):
+            found |= {ast.unparse(target) for target in node.targets}
+        elif isinstance(node, ast.AnnAssign):
+            found.add(ast.unparse(node.target))
+    return found
+
+
 def record(wheel: Path) -> dict[str, Any]:
     """Return what the probe meets in one version."""
     workers: dict[str, Any] = {}
+    adaptive: dict[str, Any] = {}
     with zipfile.ZipFile(wheel) as archive:
         for name in sorted(archive.namelist()):
-            if name.startswith(_WORKERS) and "worker" in name and name.endswith(".py"):
-                for kind in classes(archive.read(name).decode()):
+            if not name.startswith(_WORKERS) or not name.endswith(".py"):
+                continue
+            for kind in classes(archive.read(name).decode()):
+                if "worker" in name:
                     workers[kind.name] = {
                         "bases": [ast.unparse(base) for base in kind.bases],
                         "drafting": drafting(kind),
+                        "adaptive": _CONTROLLER in assigned(kind),
                         "methods": methods(kind, _METHODS),
+                    }
+                elif kind.name in _ADAPTIVE:
+                    adaptive[kind.name] = {
+                        "policy": "self.params" in assigned(kind),
+                        "methods": methods(kind, _PINNED),
                     }
         (scheduler,) = (
             kind for kind in classes(archive.read(_SCHEDULER).decode()) if kind.name == "Scheduler"
         )
-    return {"workers": workers, "scheduler": methods(scheduler, set(RESULT))}
+    return {
+        "workers": workers,
+        "adaptive": adaptive,
+        "scheduler": methods(scheduler, set(RESULT)),
+    }
 
 
 def main() -> None:

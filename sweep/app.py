@@ -13,7 +13,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sweep import views
@@ -26,7 +26,7 @@ from sweep.driver.clock import SystemClock
 from sweep.engines import engine_of
 from sweep.model.errors import StoreError, UnusableError, UsageError
 from sweep.model.experiment import Experiment
-from sweep.model.plan import Plan
+from sweep.model.plan import Plan, PlannedLaunch
 from sweep.model.states import LaunchState
 from sweep.nodes.access import node_factory
 from sweep.preflight import (
@@ -44,6 +44,7 @@ from sweep.spec.load import decode_text, load_experiment
 from sweep.spec.plan import make_plan
 from sweep.spec.rehearsal import rehearsal
 from sweep.spec.rendering import rendered
+from sweep.spec.scans import with_confirmations
 from sweep.store.directory import (
     DRIVER_LOG,
     EXPERIMENT_FILE,
@@ -227,7 +228,7 @@ def prepare(loaded: Loaded, planned: Planned, results: Path, *, new: bool) -> Pr
             )
             notes = "".join(f"# submitted with --set {item}\n" for item in loaded.overrides)
             _write_whole(directory / EXPERIMENT_FILE, loaded.text + notes)
-            to_run = _launches_to_run(database)
+            to_run = launches_to_run(database)
         finally:
             database.close()
     except (OSError, StoreError) as error:
@@ -260,13 +261,18 @@ def latest_of_name(results: Path, name: str) -> FoundSweep | None:
     return named[-1] if named else None
 
 
-def _launches_to_run(database: SweepDb) -> int:
+def launches_to_run(database: SweepDb) -> int:
+    """Return how many launches are not complete, or still to come of a scan, or still run."""
     states = database.trial_states()
     open_attempts = [row for row in database.attempts() if row.state is LaunchState.RUNNING]
+    launches = database.plan().launches
     missing = [
         launch
-        for launch in database.plan().launches
-        if any(not states[trial.trial_id][0].is_complete for trial in launch.trials)
+        for launch in with_confirmations(launches)
+        if any(
+            trial.trial_id not in states or not states[trial.trial_id][0].is_complete
+            for trial in launch.trials
+        )
     ]
     return len({launch.launch_id for launch in missing} | {row.launch_id for row in open_attempts})
 
@@ -300,6 +306,7 @@ def prepare_resume(results: Path, text: str | None, environment: Mapping[str, st
 def require_same(planned: Plan, now: Plan) -> None:
     """Raise UnusableError when a node's GPUs, engine, models or setup are no longer those of the
     plan: what was measured and what would be measured must not stand in one table."""
+    planned = replace(planned, launches=_not_confirming(planned))
     if {launch.launch_id for launch in planned.launches} != {
         launch.launch_id for launch in now.launches
     }:
@@ -313,6 +320,11 @@ def require_same(planned: Plan, now: Plan) -> None:
             f"{what} changed since this sweep was planned",
             hint="submit the experiment file again: what no longer fits is set aside, not mixed",
         )
+
+
+def _not_confirming(plan: Plan) -> tuple[PlannedLaunch, ...]:
+    """Return the launches that come of the file alone, and not of what was measured."""
+    return tuple(launch for launch in plan.launches if launch.confirms is None)
 
 
 def _changed_variables(planned: Plan, now: Plan) -> list[str]:
@@ -330,7 +342,7 @@ def _rest(directory: Path) -> tuple[Experiment, Plan, int]:
     """Return a sweep's experiment, its plan and how many launches it still has to run."""
     database = SweepDb.open(directory)
     try:
-        return database.experiment(), database.plan(), _launches_to_run(database)
+        return database.experiment(), database.plan(), launches_to_run(database)
     finally:
         database.close()
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from sweep.agent.wire import Answer, EngineDoc, Outcome, Request, RequestRecord
+from sweep.agent.wire import Answer, EngineDoc, Expected, Outcome, Request, RequestRecord
 from sweep.model.errors import Problem
 from sweep.model.experiment import Experiment, Prompt, Workload
 from sweep.model.plan import Configuration, PlannedTrial, ServerCommand
@@ -162,6 +162,31 @@ class Counters:
     """Whether `cycles` was derived from other counts because the engine does not report it."""
 
 
+class StepScan(Protocol):
+    """How one server holds several step counts of a chain, of which each request chooses one."""
+
+    def obstacle(
+        self, configuration: Configuration, experiment: Experiment, known: EngineFacts | None
+    ) -> str | None:
+        """Why a configuration needs a server of its own; None: it can share one with others that
+        differ from it in their steps alone. `known` None: the node was not asked."""
+        ...
+
+    def server(
+        self, configurations: Sequence[Configuration], experiment: Experiment
+    ) -> ServerCommand:
+        """How a server that holds all of these is started."""
+        ...
+
+    def asking(self, request: Request, num_steps: int) -> Request:
+        """The same request, asking for a step count."""
+        ...
+
+    def in_force(self, num_steps: int) -> tuple[Expected, ...]:
+        """What the server says of itself while that step count is in force."""
+        ...
+
+
 class Engine(Protocol):
     """All that is known of one kind of server. Pure: values in, values out."""
 
@@ -183,6 +208,11 @@ class Engine(Protocol):
 
     def server(self, configuration: Configuration, experiment: Experiment) -> ServerCommand:
         """How a server for this configuration is started."""
+        ...
+
+    @property
+    def scan(self) -> StepScan | None:
+        """How its servers hold several step counts; None: they do not."""
         ...
 
     def identity_paths(self, experiment: Experiment) -> tuple[str, ...]:

@@ -83,8 +83,9 @@ class Armed:
     a cost model."""
     hooks: Tuple[str, ...]
     missing: Tuple[str, ...]
-    """What should be hooked and was not found: cycle, draft, verify, extend, accepted. Neither
-    hooks nor missing without a worker: then nothing is drafted."""
+    """What should be hooked and was not found: cycle, draft, verify, extend, accepted; pin, where
+    the server holds several step counts. Neither hooks nor missing without a worker: then nothing
+    is drafted."""
     patched: Tuple[str, ...] = ()
     """Files of the engine that someone has instrumented by hand, for the same variable."""
 

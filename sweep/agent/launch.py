@@ -163,11 +163,12 @@ class Launch:
         env = server.environment(os.environb, doc, visible, self._directory)
         if doc.engine.probe is not None:
             env = server.with_probe(env, doc.engine.probe, self._directory)
+        server.write_files(doc, self._directory)
         log = os.path.join(self._directory, wire.LOG_FILE)
         self._footprint.save(self._directory)
         try:
             started = server.start(
-                server.command(doc, number),
+                server.command(doc, number, self._directory),
                 env,
                 log,
                 port=number,

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any, Optional
 
-from sweep.agent import load, procs, wire
-from sweep.agent.http import Reply, call, lookup
+from sweep.agent import load, procs, settings, wire
+from sweep.agent.http import call, lookup
 from sweep.agent.journal import Journal
 from sweep.agent.ours import Ours
-from sweep.agent.trials import CALL_S, StopSignal
+from sweep.agent.trials import StopSignal
 
 HTTP_OK = 200
 _HEALTH_TIMEOUT_S = 2.0
@@ -82,8 +81,7 @@ class Readiness:
         calls, wanted = self._doc.engine.settings, self._doc.settings_at
         if not calls or not wanted:
             return
-        answers = (_json(call(self._port, each, CALL_S)) for each in calls)
-        said = next((answer for answer in answers if answer is not None), None)
+        said = settings.ask(self._port, calls)
         values = None
         if said is not None:
             values = {name: lookup(said, path) for name, path in wanted.items() if _has(said, path)}
@@ -106,16 +104,6 @@ class Readiness:
             self.detail = "generation fails: %s" % sent.error + (" (%s)" % said if said else "")
             if not self._wait():
                 return False
-
-
-def _json(reply: Reply) -> Any:
-    """Return the JSON of a good reply; None: it is none."""
-    if reply.error is not None or reply.status != HTTP_OK:
-        return None
-    try:
-        return json.loads(reply.body)
-    except ValueError:
-        return None
 
 
 def _has(data: Any, path: wire.KeyPath) -> bool:

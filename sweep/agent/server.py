@@ -10,6 +10,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence
 
 from sweep.agent import cycles, procs, wire
 from sweep.agent.gpus import Gpu
+from sweep.agent.journal import write_whole
 from sweep.probe import layout
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -88,11 +89,19 @@ def with_probe(
     return {**environment, **more}
 
 
-def command(doc: wire.LaunchDoc, port: int) -> List[bytes]:
-    """Return the argv with the port in its place."""
+def command(doc: wire.LaunchDoc, port: int, directory: str) -> List[bytes]:
+    """Return the argv with the port and the paths of the server's files in their places."""
     argv = [_bytes(argument) for argument in doc.argv]
     argv[doc.port_at] = b"%d" % port
+    for file in doc.files:
+        argv[file.at] = os.fsencode(os.path.join(directory, file.name))
     return argv
+
+
+def write_files(doc: wire.LaunchDoc, directory: str) -> None:
+    """Write the server's files. Raises OSError."""
+    for file in doc.files:
+        write_whole(os.path.join(directory, file.name), file.text.encode())
 
 
 class Server:

@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from typing import List, Optional, Sequence
 
-from sweep.agent import flush, http, wire
+from sweep.agent import flush, http, settings, wire
 from sweep.agent.journal import Journal
 from sweep.agent.load import Sent
 from sweep.agent.loop import Pass, closed_loop
@@ -18,6 +18,7 @@ CALL_S = 30.0
 COMPLETE = "complete"
 ERRORS = "errors"
 STALLED = "stalled"
+NOT_PINNED = "not_pinned"
 STOP_REASONS = ("server_exit", "stopped", "deadline")
 
 
@@ -98,8 +99,10 @@ class _Trial:
         try:
             self._pin()
             self._warm_up()
+            self._require()
             while not self._throughputs or not enough(self._throughputs, self._trial.repeats):
                 self._window(len(self._throughputs))
+            self._require()
             end = _End(COMPLETE)
         except _End as reached:
             end = reached
@@ -132,6 +135,20 @@ class _Trial:
             return
         self._enter("warmup")
         self._check(self._send(self._trial.warmup, "warmup", None))
+
+    def _require(self) -> None:
+        """End the trial unless the server says that its settings are in force."""
+        wanted = self._trial.expects
+        if not wanted:
+            return
+        said = settings.ask(self._port, self._engine.settings)
+        self._check_stop()
+        values = [http.lookup(said, item.at) for item in wanted]
+        self._journal.event("in_force", trial=self._trial.trial_id, values=values)
+        for item, value in zip(wanted, values):
+            if value != item.value:
+                name = ".".join(map(str, item.at))
+                raise _End(NOT_PINNED, "%s is %s, not %s" % (name, value, item.value))
 
     def _window(self, window: int) -> None:
         self._flush(window)

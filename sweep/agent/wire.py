@@ -9,6 +9,7 @@ A launch directory holds
   telemetry.jsonl one sample a line (GPUs only)
   cycles.<rank>.jsonl  times and counts of decode cycles, by the engine itself (see cycles.py)
   probe/          the probe, laid out for the server, where the launch has one
+  <files>         what LaunchDoc.files names, for the server
   server.log      standard output and standard error of the server
   footprint.json  what the agent has started and found, so that a dead agent's server can be ended
   scrapes/        raw payloads, named <trial_id>.<window>.<before|after>.<name>
@@ -65,6 +66,8 @@ EVENTS = {
     "port_open": "our process listens",
     "healthy": "first good answer of the health call",
     "first_token": "first generated token of the readiness request",
+    "in_force": "what the server says of a trial that is pinned, before its first window and after "
+    "its last: trial, values (in the order of TrialDoc.expects; null: it does not say)",
     "settings": "what the server says it runs with: values (by LaunchDoc.settings_at's names; one "
     "that it does not say is left out; null: it did not answer)",
     "milestone": "a load milestone in the log: name, line",
@@ -87,8 +90,11 @@ EVENTS = {
 }
 """Kinds of events with their fields beside v, n, t_s (monotonic), utc, event."""
 
-TRIAL_ENDS = ("complete", "errors", "stalled", "deadline", "server_exit", "stopped")
-"""complete: the repeat rule is satisfied; errors: too many requests failed."""
+TRIAL_ENDS = (
+    "complete", "errors", "stalled", "deadline", "server_exit", "stopped", "not_pinned",
+)  # fmt: skip
+"""complete: the repeat rule is satisfied; errors: too many requests failed; not_pinned: the server
+runs with other settings than the trial's."""
 
 OUTCOME_ENDS = (
     "done", "server_exit", "load_timeout", "not_ready", "stalled", "claim_timeout",
@@ -164,6 +170,15 @@ class Repeats:
 
 
 @dataclass(frozen=True)
+class Expected:
+    """A value that the server must say is in force while a trial runs, and where it says so: in
+    the first answer to EngineDoc.settings."""
+
+    at: KeyPath
+    value: Any
+
+
+@dataclass(frozen=True)
 class TrialDoc:
     """What the agent does for one trial. A window sends `requests` once, in order, from a
     closed loop of `concurrency` streams."""
@@ -181,6 +196,9 @@ class TrialDoc:
     """Whether the server's profiler traces this trial's warm-up requests, when all trials ended."""
     max_error_share: float = 0.05
     """A window with a larger share of failed requests ends the trial with "errors"."""
+    expects: List[Expected] = field(default_factory=list)
+    """Asked after the warm-up and after the last window: the trial's own requests have made it so,
+    or it ends with "not_pinned"."""
 
 
 @dataclass(frozen=True)
@@ -235,6 +253,16 @@ class EngineDoc:
 
 
 @dataclass(frozen=True)
+class ServerFile:
+    """A file that the agent writes into the launch directory before the start; its path takes the
+    place of argv[at]."""
+
+    at: int
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Deadlines:
     """Seconds; `launch_s` bounds the whole attempt."""
 
@@ -280,6 +308,7 @@ class LaunchDoc:
     """What of those settings is recorded: name → where it stands in the answer."""
     path_first: List[str] = field(default_factory=list)
     """Directories put in front of the server's PATH."""
+    files: List[ServerFile] = field(default_factory=list)
     wire: int = WIRE_VERSION
 
 
@@ -397,6 +426,7 @@ def _trial(data: Json) -> TrialDoc:
     values["repeats"] = Repeats(**data["repeats"])
     values["answer"] = Answer(**data["answer"])
     values["pin"] = [_call(item) for item in data["pin"]]
+    values["expects"] = [Expected(**item) for item in data["expects"]]
     return TrialDoc(**values)
 
 
@@ -439,6 +469,7 @@ def decode_launch(text: str) -> LaunchDoc:
     values["engine"] = _engine(values["engine"])
     values["trials"] = [_trial(item) for item in values["trials"]]
     values["deadlines"] = Deadlines(**values["deadlines"])
+    values["files"] = [ServerFile(**item) for item in values["files"]]
     return LaunchDoc(**values)
 
 

@@ -26,8 +26,8 @@ def find_warnings(frame: pd.DataFrame) -> tuple[str, ...]:
     """Return the warnings of a table, each a sentence or two."""
     named = frame.assign(configuration=_with_nodes(frame))
     return (
-        *_failures(named), *_drifts(frame), *_missing_baselines(named), *_flagged(named),
-        *_skipped(frame), *_unfinished(named),
+        *_failures(named), *_drifts(frame), *_shared(frame), *_missing_baselines(named),
+        *_flagged(named), *_skipped(frame), *_unfinished(named),
     )  # fmt: skip
 
 
@@ -68,6 +68,21 @@ def _drifts(frame: pd.DataFrame) -> list[str]:
             f"Drift: from the first to the last {row['configuration']} on {row['node']}, "
             f"{row['workload']} at concurrency {row['concurrency']} changed by {change:+.1%} "
             f"({interval}). Smaller differences between configurations may be the node's."
+        )
+    return found
+
+
+def _shared(frame: pd.DataFrame) -> list[str]:
+    """Launches that confirm a scan and differ from it."""
+    found = []
+    for row in frame[frame["vs_scan"].notna()].to_dict("records"):
+        change, lo, hi = row["vs_scan"] - 1.0, row["vs_scan_lo"], row["vs_scan_hi"]
+        if abs(change) <= MAX_DRIFT or (known(lo) and known(hi) and lo <= 1.0 <= hi):
+            continue
+        found.append(
+            f"Scan: alone, {row['configuration']} on {row['node']}, {row['workload']} at "
+            f"concurrency {row['concurrency']} differs by {change:+.1%} from what the shared "
+            "server showed. Other figures of the scan may be off as well."
         )
     return found
 

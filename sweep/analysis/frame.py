@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
+from sweep.analysis import scans
 from sweep.analysis.clocks import ClocksOf, clocks_within, throttled
 from sweep.analysis.cycles import CyclesOf, window_spans
 from sweep.analysis.glossary import (
@@ -65,9 +66,15 @@ def make_frame(
     }
     launch_failures = {item.launch.launch_id: item.failure for item in record.launches}
     pairs = []
+    steps: dict[str, frozenset[int]] = {}
     for trial in record.trials:
         attempt = attempts.get((trial.launch.launch_id, trial.attempt or 0))
         measured = measure(trial.trial.trial_id, attempt, count) if attempt else None
+        if trial.trial.pinned:
+            recorded = (cycles or {}).get((trial.launch.launch_id, trial.attempt or 0))
+            steps[trial.trial.trial_id] = scans.steps_in_force(trial, attempt, recorded)
+            trial = scans.judged(trial, steps[trial.trial.trial_id])  # noqa: PLW2901
+            measured = measured and scans.counted(measured, trial)
         pairs.append((trial, attempt, measured))
     references = find_references((trial, measured) for trial, _, measured in pairs)
     slowed = _slowed(pairs, clocks or {})
@@ -84,6 +91,7 @@ def make_frame(
                 recorded=(cycles or {}).get((trial.launch.launch_id, trial.attempt or 0)),
                 traced=_traced(trial, traces or {}),
                 is_throttled=trial.trial.trial_id in slowed,
+                steps_in_force=steps.get(trial.trial.trial_id, frozenset()),
             )
         )
         for trial, attempt, measured in pairs
@@ -110,7 +118,9 @@ def _pooled(pairs: Sequence[_Pair], references: References, gaps: Gaps) -> dict[
     for trial, attempt, measured in pairs:
         alike = trial.state is TrialState.OK and trial.launch.role is not Role.UNPROFILED
         if attempt is not None and measured is not None and alike:
-            key = (trial.launch.arm, trial.trial.configuration_id, place(trial))
+            # One that confirms a scan runs another server, and is compared with it instead.
+            is_alone = trial.launch.role is Role.CONFIRM
+            key = (trial.launch.arm, trial.trial.configuration_id, place(trial), is_alone)
             same[key].append((trial, measured, _gaps_of(trial, measured, gaps)))
     result: dict[str, Row] = {}
     for parts in same.values():

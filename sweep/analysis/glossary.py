@@ -258,6 +258,15 @@ COMPARISON = (
     ),
     Column("vs_best_lo", "Float64", _LO_PAIRED.format("vs_best"), "ratio"),
     Column("vs_best_hi", "Float64", _HI_PAIRED.format("vs_best"), "ratio"),
+    Column(
+        "vs_scan",
+        "Float64",
+        "Only for a launch that confirms a scan: its output_tok_s ÷ that of the same configuration "
+        "in the scan; 1 means that the shared server changed nothing.",
+        "ratio",
+    ),
+    Column("vs_scan_lo", "Float64", _LO_PAIRED.format("vs_scan"), "ratio"),
+    Column("vs_scan_hi", "Float64", _HI_PAIRED.format("vs_scan"), "ratio"),
     Column("drift", "Float64", "Only for the last baseline: its output_tok_s ÷ that of the first "
            "baseline of the arm; 1 means that the node did not change.", "ratio"),
     Column("drift_lo", "Float64", _LO_PAIRED.format("drift"), "ratio"),
@@ -314,6 +323,8 @@ FLAGS = {
     "settings_unknown": "The server did not say which settings it runs with.",
     "without_graph": "The server decoded batches outside its CUDA graphs, which is slower: there "
     "were none, or the batch was larger than they were captured for.",
+    "steps_unproven": "The server said that this step count was in force, before and after the "
+    "windows, and no recorded cycle shows that it was so within them.",
     "phases_not_loaded": "The cycles were to be timed, and no process of the engine said that it "
     "does: there are no phases.",
     "phases_incompatible": "The instrument does not fit this engine everywhere; what it could not "

@@ -107,7 +107,8 @@ def find_references(measured: Iterable[tuple[TrialRecord, Measurement | None]]) 
             continue
         if is_baseline:
             baselines[trial.launch.arm, place(trial)].append((trial.launch.role, measurement))
-        if measurement.output is not None:
+        # What confirms a scan runs another server: it is compared with the scan, and not ranked.
+        if measurement.output is not None and trial.launch.role is not Role.CONFIRM:
             outputs[place(trial)].setdefault(_own(trial), []).append(measurement.output)
     pooled = {
         where: {key: pool(grids) for key, grids in items.items()}

@@ -26,6 +26,7 @@ from sweep.analysis.measurement import (
 from sweep.analysis.phases import Phased, cycle_columns, is_asked, phased
 from sweep.analysis.probe_cost import SLOWS, is_slowed
 from sweep.analysis.references import Baseline, References
+from sweep.analysis.scans import effective, steps_flags
 from sweep.analysis.settings import read_settings
 from sweep.analysis.traced import MISSING, Traced, trace_columns
 from sweep.analysis.uncertainty import (
@@ -65,6 +66,8 @@ class Source:
     """What its profiler traced; None: it was not to be traced, or its files were not fetched."""
     is_throttled: bool
     """Whether a GPU was held back in its windows."""
+    steps_in_force: frozenset[int] = frozenset()
+    """Draft steps of its cycles, where its requests chose them; empty: not known."""
 
 
 def trial_row(source: Source) -> Row:
@@ -93,12 +96,17 @@ def trial_row(source: Source) -> Row:
             attempt.events,
             is_baseline=trial.trial.configuration.is_baseline,
         )
-        row |= {**_run(trial, attempt), **settings.row}
+        row |= {
+            **_run(trial, attempt),
+            **settings.row,
+            **effective(trial, source.steps_in_force),
+        }
         flags += settings.flags
     if attempt is not None and measured is not None and not measured.is_empty:
         row |= counts(measured, is_baseline=trial.trial.configuration.is_baseline)
         row |= latencies(measured, source.gaps)
         flags += measurement_flags(measured, trial.trial.workload, row["accept_length"])
+        flags += steps_flags(trial, source.steps_in_force)
         flags += _circumstances(source, attempt)
         inside = _phased(source, attempt, measured)
         row |= inside.row | _shares(source, measured, inside)
@@ -265,8 +273,11 @@ def _comparison(source: Source, measured: Measurement, row: Row, flags: Sequence
             result |= ratio("drift", measured.output, own.output_of(Role.BASELINE_FIRST))
     if default is not None:
         result |= _to_baseline("speedup_vs_default", measured.output, default)
+    own_output = source.references.output(trial)
+    if trial.launch.role is Role.CONFIRM:
+        return result | ratio("vs_scan", measured.output, own_output)
     if trial.launch.role is not Role.UNPROFILED:
-        result |= _to_fastest(source.references.output(trial), source.references.fastest(trial))
+        result |= _to_fastest(own_output, source.references.fastest(trial))
         result |= _to_unprofiled(measured.output, source.references.without_probe(trial))
     return result
 

@@ -4,7 +4,8 @@ A configuration leads when its objective is largest among rows that ended ok on 
 workload and concurrency. Another one cannot be told apart from it when the 95 % interval of the
 ratio of their throughputs, prompts paired, reaches 1; for other metrics, and when constraints
 exclude the fastest, when their own intervals overlap. No winner is named: launches differ, and
-every configuration was measured in one launch.
+every configuration was measured in one launch. Launches that confirm a scan are not ranked: they
+stand beside what the scan says of the same configuration.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from typing import Any
 import pandas as pd
 
 from sweep.analysis.cautions import find_warnings
+from sweep.analysis.confirmation import confirmed
 from sweep.analysis.frame import POOLED
+from sweep.analysis.ranking import ended_ok, objective_place, rankable
 from sweep.analysis.wording import bounds, counted, known, listed, number, ratio
 from sweep.model.experiment import Constraint, Experiment, Objective
 from sweep.model.plan import Role
-from sweep.model.states import TrialState
 
 PLACE = ["node", "workload", "concurrency"]
 
@@ -74,7 +76,7 @@ def verdict(frame: pd.DataFrame, experiment: Experiment) -> Verdict:
     """Judge the table of an experiment; works with any rows, even none."""
     together = _launches_together(frame)
     ranking = ranking_rows(together)
-    ranked = [_judge(rows, experiment) for _, rows in ranking.groupby(PLACE, sort=False)]
+    ranked = [_judge(rows, together, experiment) for _, rows in ranking.groupby(PLACE, sort=False)]
     places = tuple(sorted(ranked, key=lambda place: not place.is_objective))
     summary = _summary(places, frame)
     if experiment.engine.kind == "simulator":
@@ -84,8 +86,8 @@ def verdict(frame: pd.DataFrame, experiment: Experiment) -> Verdict:
 
 def ranking_rows(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that are compared with one another: what was measured without the probe is
-    compared with the same configuration with it alone."""
-    return frame[frame["role"].fillna("") != Role.UNPROFILED.value]
+    compared with the same configuration with it alone, and what confirms a scan with the scan."""
+    return frame[~frame["role"].isin([Role.UNPROFILED.value, Role.CONFIRM.value])]
 
 
 def _launches_together(frame: pd.DataFrame) -> pd.DataFrame:
@@ -108,17 +110,13 @@ class _Place:
         return f"{self.workload} at concurrency {self.concurrency}"
 
 
-def _judge(rows: pd.DataFrame, experiment: Experiment) -> PlaceVerdict:
+def _judge(rows: pd.DataFrame, every: pd.DataFrame, experiment: Experiment) -> PlaceVerdict:
     first_row: Any = rows.iloc[0]
     place = _Place(
         str(first_row["node"]), str(first_row["workload"]), int(first_row["concurrency"])
     )
     objective = experiment.objective
-    first = experiment.workloads[0]
-    workload = objective.workload or first.name
-    concurrencies = {item.name: item.concurrency for item in experiment.workloads}
-    wanted = objective.concurrency or concurrencies.get(workload, first.concurrency)[0]
-    fit = _fit(rows, objective.metric, objective.constraints)
+    fit = rankable(rows, objective.metric, objective.constraints)
     leading, tied = _rank(fit, objective.metric)
     finding, sentence = _unranked(place, rows, fit, objective)
     if finding:
@@ -126,11 +124,12 @@ def _judge(rows: pd.DataFrame, experiment: Experiment) -> PlaceVerdict:
     elif leading is not None:
         finding = _finding(leading, tied)
         sentence = _sentence(place, rows, fit, leading, tied, metric=objective.metric)
+        sentence += confirmed(every, leading.trial_id, objective.metric)
     return PlaceVerdict(
         node=place.node,
         workload=place.workload,
         concurrency=place.concurrency,
-        is_objective=(place.workload, place.concurrency) == (workload, wanted),
+        is_objective=(place.workload, place.concurrency) == objective_place(experiment),
         leading=leading,
         tied=tied,
         finding=finding,
@@ -138,35 +137,18 @@ def _judge(rows: pd.DataFrame, experiment: Experiment) -> PlaceVerdict:
     )
 
 
-def _ok(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows[rows["state"] == TrialState.OK.value]
-
-
-def _fit(rows: pd.DataFrame, metric: str, constraints: Sequence[Constraint]) -> pd.DataFrame:
-    """The rows that ended ok, have a value of the metric and keep every constraint."""
-    fit = _ok(rows)
-    for name in [metric, *(constraint.metric for constraint in constraints)]:
-        fit = fit[fit[name].notna()] if name in fit else fit.iloc[:0]
-    for constraint in constraints:
-        if constraint.at_most is not None:
-            fit = fit[fit[constraint.metric] <= constraint.at_most]
-        if constraint.at_least is not None:
-            fit = fit[fit[constraint.metric] >= constraint.at_least]
-    return fit
-
-
 def _unranked(
     place: _Place, rows: pd.DataFrame, fit: pd.DataFrame, objective: Objective
 ) -> tuple[str, str]:
     """Why nothing can be ranked, in a few words and as a sentence; both empty: it can be."""
-    ok = _ok(rows)
+    ok = ended_ok(rows)
     if ok.empty:
         states = rows["state"].value_counts(sort=False).items()
         text = f"nothing to rank ({listed([f'{n} {state}' for state, n in states])})"
         return "nothing to rank", f"{place}: {text}."
     if fit.empty:
         limits = listed([_limit(item) for item in objective.constraints])
-        has_value = not _fit(rows, objective.metric, ()).empty
+        has_value = not rankable(rows, objective.metric, ()).empty
         text = f"none meets {limits}" if has_value else f"none has a value of {objective.metric}"
         return text, f"{place}: {counted(len(ok), 'trial')} ended ok and {text}."
     if bool(ok["is_baseline"].all()):
@@ -272,7 +254,7 @@ def _sentence(
         if not next_best:
             text += "; no configuration with speculation meets the constraints or has a value"
         return f"{text}."
-    if len(_ok(rows).drop_duplicates(["arm", "configuration_id"])) == 1:
+    if len(ended_ok(rows).drop_duplicates(["arm", "configuration_id"])) == 1:
         return f"{place}: only {leading.label} ended ok, with {measured}."
     return f"{place}: {leading.label} leads with {measured}."
 
@@ -295,12 +277,14 @@ def _nothing_placed(frame: pd.DataFrame) -> str:
 def _certainty(places: Iterable[PlaceVerdict], frame: pd.DataFrame) -> str:
     asked = {(place.node, place.workload, place.concurrency) for place in places}
     at = [key in asked for key in zip(*(frame[name] for name in PLACE), strict=True)]
-    at_places = _ok(frame[at])
+    at_places = ended_ok(frame[at])
     if at_places.empty:
         return "No trial of the objective ended ok; see the reasons below."
     baselines = at_places[at_places["is_baseline"].astype(bool)]
     same = ["node", "arm", "configuration_id", "workload", "concurrency"]
-    but = " but the baseline" if bool(baselines.duplicated(same).any()) else ""
+    twice = ["the baseline"] if bool(baselines.duplicated(same).any()) else []
+    twice += ["the confirmed one"] if (at_places["role"] == Role.CONFIRM.value).any() else []
+    but = f" but {listed(twice)}" if twice else ""
     text = f"Each configuration{but} was launched once, so the difference between launches is "
     text += "not known"
     workloads = {place.workload for place in places}

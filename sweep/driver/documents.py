@@ -57,6 +57,7 @@ def launch_document(
         gpus=None if node.gpus is None else list(node.gpus),
         owner=owner,
         engine=described,
+        files=[wire.ServerFile(file.at, file.name, file.text) for file in launch.server.files],
         trials=documents,
         deadlines=wire.Deadlines(
             claim_s=timeouts.claim_s,
@@ -80,7 +81,13 @@ def trial_document(trial: PlannedTrial, engine: Engine) -> wire.TrialDoc:
     repeated until every stream has one. The warm-up is one request per stream.
     """
     workload = trial.workload
-    requests = [engine.request(workload, prompt) for prompt in workload.prompts]
+    steps = trial.configuration.num_steps
+    scan = engine.scan if trial.pinned else None
+
+    def asking(request: wire.Request) -> wire.Request:
+        return request if scan is None or steps is None else scan.asking(request, steps)
+
+    requests = [asking(engine.request(workload, prompt)) for prompt in workload.prompts]
     rounds = -(-trial.concurrency // len(requests))
     requests *= rounds
     return wire.TrialDoc(
@@ -89,9 +96,10 @@ def trial_document(trial: PlannedTrial, engine: Engine) -> wire.TrialDoc:
         concurrency=trial.concurrency,
         requests=requests,
         warmup=requests[: trial.concurrency],
-        throwaway=engine.throwaway(workload),
+        throwaway=asking(engine.throwaway(workload)),
         repeats=repeats_document(workload.repeats),
         answer=engine.answer(workload),
+        expects=[] if scan is None or steps is None else list(scan.in_force(steps)),
     )
 
 

@@ -148,11 +148,21 @@ class Drive:
                 engine=engine_of(experiment.engine),
                 setup=setup,
                 stop_requested=stop_requested,
+                fastest=self._fastest,
             ).run()
         finally:
             lanes.close()
         self._leave(nodes, keep=experiment.keep)
         return result
+
+    def _fastest(self, scan: str) -> str | None:
+        """Return the configuration that a scan found to be the fastest."""
+        from sweep.analysis.confirmation import fastest_of  # noqa: PLC0415 - pandas, once
+        from sweep.report.table import read_frame  # noqa: PLC0415
+
+        record = read_sweep(self._database)
+        frame = read_frame(record, engine_of(record.experiment.engine).count)
+        return fastest_of(frame, record.experiment, scan)
 
     def _leave(self, nodes: Sequence[NodeSpec], *, keep: bool) -> None:
         """Give back what the sweep keeps on its nodes, and remove its directories from those that

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,7 @@ from sweep.model.experiment import Experiment, NodeSpec
 from sweep.model.plan import Plan, PlannedLaunch, PlannedTrial
 from sweep.model.states import Failure, LaunchState, TrialState
 from sweep.ports import Clock, Engine
+from sweep.spec.scans import confirmation
 from sweep.store.sweep_db import AttemptRow, SweepDb
 
 _POLL_S = 0.25
@@ -96,6 +98,8 @@ class _LaneState:
     paused: Failure | None = None
     attempts: dict[str, int] = field(default_factory=dict)
     """Attempts of each launch that this run started."""
+    deciding: str | None = None
+    """The scan that has ended, and whose fastest is found once its files are here."""
     failures: list[Failure | None] = field(default_factory=list)
     """Why each launch that ended in this run was in vain; None: it was not."""
 
@@ -112,13 +116,17 @@ class SweepRun:
         engine: Engine,
         setup: RunSetup,
         stop_requested: Callable[[], str | None],
+        fastest: Callable[[str], str | None],
     ) -> None:
+        """Prepare; `fastest` returns the configuration that a scan, by its launch id, found to be
+        the fastest, None: there is none."""
         self._database = database
         self._lanes = lanes
         self._clock = clock
         self._engine = engine
         self._setup = setup
         self._stop_requested = stop_requested
+        self._fastest = fastest
         self._experiment: Experiment = database.experiment()
         self._plan: Plan = database.plan()
         self._nodes = {node.name: node for node in nodes_of(database)}
@@ -138,10 +146,11 @@ class SweepRun:
         for launch in [*self._dropped(), *self._pending()]:
             self._state[launch.node].queue.append(launch)
         self._fetch_what_was_left()
+        self._decide_what_was_left()
         while True:
             self._look_for_stop()
             for name, lane in self._state.items():
-                if lane.running is None:
+                if lane.running is None and lane.deciding is None:
                     self._start_next(name, lane)
             if not self._fetching and all(lane.running is None for lane in self._state.values()):
                 break
@@ -307,6 +316,9 @@ class SweepRun:
                 )
             else:
                 print(f"{self._clock.utc()} fetch of {event.task.directory}: {event.error}")
+            if lane.deciding == event.task.launch_id:
+                lane.deciding = None
+                self._confirm(lane, self._database.launch(event.task.launch_id))
             return
         self._note_silence(name, lane, event)
         running = lane.running
@@ -403,6 +415,37 @@ class SweepRun:
             reason = reason_to_pause(launch, lane.failures, keep_going=keep_going)
             lane.paused = lane.paused or reason
         if self._missing(launch) and lane.attempts[launch.launch_id] <= _RETRIES_INTERRUPTED:
+            lane.queue.appendleft(launch)
+        elif launch.alone and state is not LaunchState.INTERRUPTED:
+            lane.deciding = launch.launch_id
+
+    def _decide_what_was_left(self) -> None:
+        """Confirm the scans that ended in an earlier run, which did not come to it."""
+        confirmed = {launch.confirms for launch in self._plan.launches}
+        for launch in self._plan.launches:
+            if not launch.alone or launch.launch_id in confirmed or self._missing(launch):
+                continue
+            lane = self._state[launch.node]
+            last = self._last_attempt(launch.launch_id)
+            if last is not None and last.fetched is None and last.outcome is not None:
+                lane.deciding = launch.launch_id  # its files are on their way
+            else:
+                self._confirm(lane, launch)
+
+    def _confirm(self, lane: _LaneState, scan: PlannedLaunch) -> None:
+        """Plan the launch of the fastest of a scan alone, to be the next of its lane."""
+        try:
+            fastest = self._fastest(scan.launch_id)
+        except Exception as problem:  # noqa: BLE001 - whatever it is, the measurements are safe
+            traceback.print_exc()
+            print(f"{self._clock.utc()} the fastest of {scan.label} is not known: {problem!r}")
+            return
+        if fastest is None:
+            print(f"{self._clock.utc()} nothing of {scan.label} can be confirmed")
+            return
+        launch = confirmation(scan, fastest)
+        if launch.launch_id not in self._database.launch_states():
+            self._database.add_launch(launch, scan.launch_id)
             lane.queue.appendleft(launch)
 
     def _missing(self, launch: PlannedLaunch) -> list[str]:

@@ -177,6 +177,9 @@ def _end_failure(engine: Engine, end: Mapping[str, Any], outcome: Outcome | None
     if how == "deadline":
         failure_class = "request_timeout" if "request" in (detail or "") else "stalled"
         return Failure(failure_class, f"a deadline passed {where}")
+    if how == "not_pinned":
+        message = f"the server does not run with the settings that the trial asks for {where}"
+        return Failure("not_pinned", message)
     return Failure("request_errors", f"too many requests failed {where}")
 
 

@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sweep.agent.wire import Answer, EngineDoc, Outcome, Request, RequestRecord
+from sweep.agent.wire import Answer, EngineDoc, Expected, Outcome, Request, RequestRecord
 from sweep.engines.sglang.speculation import MAX_DRAFT_TOKENS, largest_pool
 from sweep.engines.simulator import Simulator, arguments
 from sweep.model.errors import Problem
 from sweep.model.experiment import Experiment, Prompt, Workload
 from sweep.model.plan import Configuration, PlannedTrial, ServerCommand
 from sweep.model.states import Failure
-from sweep.ports import Counters, Engine, EngineFacts, Installation, Judged
+from sweep.ports import Counters, Engine, EngineFacts, Installation, Judged, StepScan
 
 LOAD_SPEEDUP = 300
 """The packaged calibration's load of 900 s takes 3 s."""
@@ -50,6 +50,12 @@ class Rehearsed:
     def server(self, configuration: Configuration, experiment: Experiment) -> ServerCommand:
         """How the simulated server for a configuration is started, with the real arguments."""
         return arguments.server(_simulated(configuration), _hurried(experiment))
+
+    @property
+    def scan(self) -> StepScan | None:
+        """As the real engine's would be, on the simulated server."""
+        real = self._real.scan
+        return None if real is None else _RehearsedScan(real, self._simulator.scan)
 
     def identity_paths(self, experiment: Experiment) -> tuple[str, ...]:
         """The real engine's and models' files: a rehearsal finds out that they are there."""
@@ -98,6 +104,36 @@ class Rehearsed:
         """Speculation that ran otherwise than the simulated server was asked to."""
         simulated = replace(trial, configuration=_simulated(trial.configuration))
         return self._simulator.classify_trial(simulated, records)
+
+
+class _RehearsedScan:
+    """Implements ports.StepScan: what the real engine could share, the simulated server does."""
+
+    def __init__(self, real: StepScan, simulated: StepScan) -> None:
+        self._real = real
+        self._simulated = simulated
+
+    def obstacle(
+        self, configuration: Configuration, experiment: Experiment, known: EngineFacts | None
+    ) -> str | None:
+        """Why a configuration needs a server of its own, by the real engine's rules."""
+        return self._real.obstacle(configuration, experiment, known)
+
+    def server(
+        self, configurations: Sequence[Configuration], experiment: Experiment
+    ) -> ServerCommand:
+        """How the simulated server that holds all of these is started."""
+        return self._simulated.server(
+            [_simulated(each) for each in configurations], _hurried(experiment)
+        )
+
+    def asking(self, request: Request, num_steps: int) -> Request:
+        """The same request, asking for a step count."""
+        return self._simulated.asking(request, num_steps)
+
+    def in_force(self, num_steps: int) -> tuple[Expected, ...]:
+        """What the simulated server says of itself."""
+        return self._simulated.in_force(num_steps)
 
 
 def _hurried(experiment: Experiment) -> Experiment:

@@ -85,6 +85,8 @@ class Axes:
     variants: tuple[Variant, ...] = (Variant("default"),)
     together: tuple[tuple[str, ...], ...] = ()
     """Names of variants whose launches stay on one node, list by list."""
+    scan: bool = False
+    """Whether one launch may host all step counts of a chain, where the engine can."""
 
     @property
     def variables(self) -> frozenset[str]:

@@ -17,9 +17,17 @@ class Role(StrEnum):
     BASELINE_LAST = "baseline_last"
     UNPROFILED = "unprofiled"
     """The server of a main launch without the probe: what the probe itself costs."""
+    SCAN = "scan"
+    """Its server holds several step counts, and each request chooses one."""
+    CONFIRM = "confirm"
+    """The fastest of a scan on a server of its own; planned when the scan has ended."""
 
 
-ROLE_SUFFIXES = {Role.BASELINE_LAST: " (again)", Role.UNPROFILED: " (without the probe)"}
+ROLE_SUFFIXES = {
+    Role.BASELINE_LAST: " (again)",
+    Role.UNPROFILED: " (without the probe)",
+    Role.CONFIRM: " (alone)",
+}
 """What tells launches of one configuration apart, for people."""
 
 
@@ -74,6 +82,16 @@ class Setting:
 
 
 @dataclass(frozen=True)
+class ServerFile:
+    """A file for a server, written on the node into the directory of its launch."""
+
+    at: int
+    """Index in the argv of the element that the agent replaces by the file's path."""
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
 class ServerCommand:
     """How a server is started: data, never shell text."""
 
@@ -84,6 +102,7 @@ class ServerCommand:
     unset: tuple[str, ...] = ()
     path_first: tuple[str, ...] = ()
     """Directories put in front of PATH."""
+    files: tuple[ServerFile, ...] = ()
     settings: Mapping[str, Setting] = field(default_factory=dict)
     """What it must be running with, by name: `num_steps`, `topk` and `num_draft_tokens` as the
     engine counts them, and its arguments. Empty: the engine does not tell."""
@@ -108,6 +127,8 @@ class PlannedTrial:
     configuration: Configuration
     workload: Workload
     concurrency: int
+    pinned: bool = False
+    """Whether its requests choose its step count, on a server that holds several."""
 
 
 @dataclass(frozen=True)
@@ -121,11 +142,27 @@ class PlannedLaunch:
     node: str
     server: ServerCommand
     trials: tuple[PlannedTrial, ...]
+    alone: Mapping[str, ServerCommand] = field(default_factory=dict)
+    """Of a scan, by configuration: the server that holds nothing else, to confirm the fastest."""
+    confirms: str | None = None
+    """The scan whose fastest configuration this launch is of."""
+
+    @property
+    def configurations(self) -> tuple[Configuration, ...]:
+        """What its server is launched for, in order."""
+        return tuple(
+            {trial.configuration_id: trial.configuration for trial in self.trials}.values()
+        )
 
     @property
     def label(self) -> str:
         """A short name for people."""
-        return self.trials[0].configuration.label + ROLE_SUFFIXES.get(self.role, "")
+        first = self.configurations[0]
+        if self.role is not Role.SCAN:
+            return first.label + ROLE_SUFFIXES.get(self.role, "")
+        steps = [str(each.num_steps) for each in self.configurations]
+        rest = first.label.partition(", ")[2]
+        return ", ".join([f"{', '.join(steps)} steps in one launch", *filter(None, [rest])])
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,6 @@ class Failure:
 
     failure_class: str
     """oom, bad_args, missing_file, port_in_use, nccl_hang, graph_capture, load_timeout, stalled,
-    server_died, not_ready, speculation_inactive, request_errors, short_output, node_dirty,
-    claim_timeout, agent_lost, request_timeout, unknown."""
+    server_died, not_ready, not_pinned, speculation_inactive, request_errors, short_output,
+    node_dirty, claim_timeout, agent_lost, request_timeout, unknown."""
     message: str

@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Any, Callable, Collection, Dict, List, Optional, Tuple
 
-from . import hooks, reading, writing
+from . import hooks, pinning, reading, writing
 from .clocks import CudaClock, DeviceClock, WallClock
 from .complaint import complain
 from .recording import FIELDS, Recorder
@@ -167,6 +167,8 @@ def attach(scheduler: Any, directory: str, every_cycles: int) -> Optional[Attach
     None: there are no cycles to be seen, or nothing to time them by. Raises OSError.
     """
     worker = getattr(scheduler, "draft_worker", None)
+    adaptive = reading.is_adaptive(scheduler)
+    pin = pinning.install(worker) if adaptive else None
     found = find(scheduler, worker) if worker is not None else {}
     device = reading.device(scheduler)
     clock = _clock(device)
@@ -174,12 +176,15 @@ def attach(scheduler: Any, directory: str, every_cycles: int) -> Optional[Attach
     descriptor, own_rank = writing.create(directory, rank, ranks)
     patched = hand_made(worker if worker is not None else scheduler, scheduler)
     prints = own_rank == 0 and not patched
-    hello = header(worker, None if clock is None else clock.name, found)
+    names = [*found, pinning.PIN] if pin is not None else [*found]
+    hello = header(worker, None if clock is None else clock.name, names, adaptive=adaptive)
     writer = writing.Writer(
         descriptor,
         {**hello, "rank": own_rank, "ranks": ranks, "patched": patched},
         Summary(every_cycles) if prints else None,
     )
+    if pin is not None:
+        pin.tell = writer.error
     if clock is None:
         writer.error("clock", "there is none for the device %r" % device)
     if clock is None or not found.keys() >= {"cycle", "verify"}:
@@ -217,8 +222,10 @@ def _clock(device: str) -> Optional[DeviceClock]:
     return None
 
 
-def header(worker: Any, clock: Optional[str], found: Collection[str]) -> Dict[str, Any]:
-    """Return the handshake, but for the rank."""
+def header(
+    worker: Any, clock: Optional[str], found: Collection[str], *, adaptive: bool = False
+) -> Dict[str, Any]:
+    """Return the handshake, but for the rank; `adaptive`: steps are to be pinned."""
     now = dt.datetime.now(dt.timezone.utc)
     return {
         "v": 1,
@@ -229,20 +236,21 @@ def header(worker: Any, clock: Optional[str], found: Collection[str]) -> Dict[st
         "module": _file(worker),
         "worker": None if worker is None else type(worker).__name__,
         "clock": clock,
-        "hooks": [name for name in PHASES if name in found],
-        "missing": [name for name in _expected(worker) if name not in found],
+        "hooks": [name for name in (*PHASES, pinning.PIN) if name in found],
+        "missing": [name for name in _expected(worker, adaptive) if name not in found],
         "utc": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "fields": list(FIELDS),
     }
 
 
-def _expected(worker: Any) -> Tuple[str, ...]:
+def _expected(worker: Any, adaptive: bool) -> Tuple[str, ...]:
     """Return the hooks that a worker should have: none is needed where nothing is drafted."""
+    pin = (pinning.PIN,) if adaptive else ()
     if worker is None:
-        return ()
+        return pin
     elsewhere = getattr(worker, "draft_worker", worker) is None and hasattr(worker, "verify")
     # With pipeline parallelism only the last stage drafts; the others verify their part.
-    return tuple(name for name in PHASES if not (elsewhere and name in _DRAFTING))
+    return (*(name for name in PHASES if not (elsewhere and name in _DRAFTING)), *pin)
 
 
 def _file(item: Any) -> Optional[str]:

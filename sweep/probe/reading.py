@@ -11,6 +11,8 @@ from typing import Any, List, Optional, Tuple
 
 HEALTH_CHECK = "HEALTH_CHECK"
 """Request ids of SGLang's own health checks begin with it."""
+STEPS_ASKED = "sweep_num_steps"
+"""The draft steps that a request asks for, among its custom parameters."""
 
 _ACCEPTED_LISTS = (
     "num_correct_drafts_per_req_cpu",  # 0.5.12 and newer
@@ -41,6 +43,22 @@ def context_tokens(batch: Any) -> Optional[int]:
 def is_idle(batch: Any) -> bool:
     """Whether a batch is a dummy that only keeps the ranks in step."""
     return bool(batch.forward_mode.is_idle())
+
+
+def is_adaptive(scheduler: Any) -> bool:
+    """Whether a scheduler's server was asked to hold several step counts, and does."""
+    arguments = getattr(scheduler, "server_args", None)
+    return getattr(arguments, "speculative_adaptive", None) is True
+
+
+def pinned_steps(batch: Any) -> Optional[int]:
+    """Return the draft steps that a batch's requests ask for, by the first that does."""
+    for request in getattr(batch, "reqs", None) or ():
+        asked = getattr(getattr(request, "sampling_params", None), "custom_params", None)
+        steps = asked.get(STEPS_ASKED) if isinstance(asked, dict) else None
+        if isinstance(steps, int):
+            return steps
+    return None
 
 
 def speculation(worker: Any) -> Tuple[Optional[int], Optional[int]]:

@@ -59,7 +59,11 @@ class Service:
 
     def server_info(self) -> Json:
         """Return the server's arguments as they are in effect, and its state."""
-        state: Json = {"last_gen_throughput": self.counters.throughput}
+        state: Json = {**self.info, "last_gen_throughput": self.counters.throughput}
+        in_force = self.scheduler.speculation
+        if in_force is not None:
+            state["speculative_num_steps"] = in_force.steps
+            state["speculative_num_draft_tokens"] = in_force.tokens
         if "speculative_algorithm" in self.info:
             state["avg_spec_accept_length"] = self.counters.accept_length
         return {**self.info, "internal_states": [state], "simulated": True}
@@ -221,13 +225,21 @@ def read_ask(path: str, values: Json) -> Ask:
         limit = sampling.get("max_new_tokens", 128)
         tokens = values.get("input_ids")
         text = str(values["text"]) if tokens is None else " ".join(map(str, tokens))
-        ask = Ask(text, int(limit), float(sampling.get("temperature", 1.0)))
+        temperature = float(sampling.get("temperature", 1.0))
+        ask = Ask(text, int(limit), temperature, _steps(sampling))
     else:
         prompt = "\n".join("%(role)s: %(content)s" % message for message in values["messages"])
-        ask = Ask(prompt, int(values.get("max_tokens", 128)), float(values.get("temperature", 1)))
+        temperature = float(values.get("temperature", 1))
+        ask = Ask(prompt, int(values.get("max_tokens", 128)), temperature, _steps(values))
     if ask.max_tokens < 1:
         raise ValueError("fewer than 1 token is asked for")
     return ask
+
+
+def _steps(parameters: Json) -> Optional[int]:
+    """Return the draft steps that a request asks for, as the probe in SGLang finds them."""
+    asked = (parameters.get("custom_params") or {}).get("sweep_num_steps")
+    return asked if isinstance(asked, int) else None
 
 
 class Shape(abc.ABC):

@@ -29,10 +29,10 @@ class CycleLog:
     run longest, takes its times, and counts what all requests did since the line before.
     """
 
-    def __init__(self, directory: str, speculation: Speculation, version: str) -> None:
+    def __init__(self, directory: str, version: str, *, holds_several: bool) -> None:
+        """Say hello; `holds_several`: requests choose their steps."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._descriptor = os.open(os.path.join(directory, FILE), flags, 0o600)
-        self._speculation = speculation
         self._lock = threading.Lock()
         self._contexts: Dict[int, int] = {}
         self._written = 0
@@ -50,7 +50,7 @@ class CycleLog:
                 "module": __name__,
                 "worker": type(self).__name__,
                 "clock": "simulated",
-                "hooks": _HOOKS,
+                "hooks": (*_HOOKS, "pin") if holds_several else _HOOKS,
                 "missing": [],
                 "utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 "fields": FIELDS,
@@ -72,6 +72,7 @@ class CycleLog:
         request: int,
         start_s: float,
         phases: Phases,
+        speculation: Optional[Speculation],
         *,
         accepted: int,
         tokens: int,
@@ -82,11 +83,19 @@ class CycleLog:
             self._requests += 1
             self._accepted += accepted
             if request == next(iter(self._contexts), request):
-                self._write(self._line(start_s, phases, last and len(self._contexts) == 1))
+                idle = last and len(self._contexts) == 1
+                self._write(self._line(start_s, phases, speculation, idle_after=idle))
                 self._requests = self._accepted = 0
             self._contexts[request] = self._contexts.get(request, 0) + tokens
 
-    def _line(self, start_s: float, phases: Phases, idle_after: bool) -> List[Optional[float]]:
+    def _line(
+        self,
+        start_s: float,
+        phases: Phases,
+        speculation: Optional[Speculation],
+        *,
+        idle_after: bool,
+    ) -> List[Optional[float]]:
         self._written += 1
 
         def seconds(milliseconds: float) -> float:
@@ -97,8 +106,8 @@ class CycleLog:
             round(start_s, _DIGITS),
             self._requests,
             sum(self._contexts.values()),
-            self._speculation.steps,
-            self._speculation.tokens,
+            None if speculation is None else speculation.steps,
+            None if speculation is None else speculation.tokens,
             seconds(phases.draft_ms),
             seconds(phases.verify_ms),
             seconds(phases.extend_ms),

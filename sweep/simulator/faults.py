@@ -50,6 +50,8 @@ class Faults:
     """Answers carry no token counts."""
     no_speculation: bool = False
     """The server was asked to speculate and decodes without."""
+    no_pin: bool = False
+    """The server holds several step counts, and requests that ask for one are not heard."""
     changed: Dict[str, Any] = field(default_factory=dict)
     """Arguments that the server silently replaces."""
     lifetime_cycles: int = 0

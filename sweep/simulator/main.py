@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sys
 import time
@@ -91,6 +92,16 @@ def speculation_of(arguments: Dict[str, str]) -> Optional[calibration.Speculatio
     return calibration.Speculation(steps, topk, tokens)
 
 
+def held_steps(arguments: Dict[str, str]) -> List[int]:
+    """Return the step counts that the server holds, of which requests choose: those of the file
+    that SGLang's adaptive speculation reads. Raises OSError, ValueError, KeyError or TypeError."""
+    if "speculative-adaptive" not in arguments:
+        return []
+    with open(arguments["speculative-adaptive-config"], encoding="utf-8") as stream:
+        sets = json.load(stream)
+    return sorted({int(steps) for key in sets for steps in sets[key]["candidate_steps"]})
+
+
 def _fits(speculation: Optional[calibration.Speculation]) -> bool:
     """Whether a tree has as many candidates as draft tokens are to be chosen from it."""
     if speculation is None:
@@ -140,6 +151,7 @@ def serve(argv: List[str]) -> None:
         changed = {name.replace("_", "-"): str(value) for name, value in faulty.changed.items()}
         arguments = {**given, **changed}
         speculation = speculation_of(arguments)
+        held = held_steps(arguments)
     except (OSError, ValueError, KeyError, TypeError) as problem:
         faults.die(2, "simulator: error: %s: %s" % (type(problem).__name__, problem))
         return
@@ -154,7 +166,9 @@ def serve(argv: List[str]) -> None:
     time.sleep(faulty.port_late_s)
     if faulty.no_speculation:
         speculation = None
-    _serve(port, arguments, model, faulty, speculation)
+    if faulty.no_pin or speculation is None:
+        held = []
+    _serve(port, arguments, model, faulty, speculation, held=held)
 
 
 def _serve(
@@ -163,6 +177,8 @@ def _serve(
     model: calibration.Calibration,
     faulty: faults.Faults,
     speculation: Optional[calibration.Speculation],
+    *,
+    held: List[int],
 ) -> None:
     environment = dict(os.environ)
     profile = environment.get(PROFILE_VARIABLE) == "1"
@@ -173,7 +189,7 @@ def _serve(
     directory = environment.get(cycles.DIRECTORY_VARIABLE)
     cycle_log = None
     if profile and speculation is not None and directory is not None:
-        cycle_log = cycles.CycleLog(directory, speculation, version())
+        cycle_log = cycles.CycleLog(directory, version(), holds_several=bool(held))
     schedule = scheduler.Scheduler(
         model,
         speculation,
@@ -183,6 +199,7 @@ def _serve(
         max_running=int(arguments.get("max-running-requests", DEFAULT_MAX_RUNNING)),
         chunk_tokens=faulty.chunk_tokens,
         cycles=cycle_log,
+        held=held,
     )
     info = _info(arguments, speculation)
     trace = profiler.Profiler(model.phases(speculation, 1), speculates=speculation is not None)

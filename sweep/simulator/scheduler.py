@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from sweep.simulator.calibration import Calibration, Effect, Phases, Speculation
 from sweep.simulator.counters import Counters
@@ -22,6 +22,8 @@ class Ask:
     prompt: str
     max_tokens: int
     temperature: float
+    steps: Optional[int] = None
+    """Draft steps that it asks for; None: it asks for none."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,13 @@ class Scheduler:
         max_running: int,
         chunk_tokens: int,
         cycles: Optional[CycleLog] = None,
+        held: Sequence[int] = (),
     ) -> None:
+        """Decode as `speculation` says, until a request asks for other steps that are `held`."""
         self._calibration = calibration
-        self._speculation = speculation
+        self._first = speculation
+        self.speculation = speculation
+        self._held = frozenset(held)
         self._effects = effects
         self._counters = counters
         self._seed = seed
@@ -71,7 +77,6 @@ class Scheduler:
         self._seen: Counter[str] = Counter()
         self._cached: Dict[str, int] = {}
         self._admitted = 0
-        self._conditional = [] if speculation is None else calibration.conditional(speculation)
 
     @property
     def idle(self) -> bool:
@@ -110,19 +115,22 @@ class Scheduler:
             self._seen[ask.prompt] += 1
             self._admitted += 1
             admitted = self._admitted
+            if ask.steps in self._held:
+                self.speculation = Speculation(ask.steps, 1, ask.steps + 1)
+            speculation = self.speculation
             self._counters.requests += 1
         # Greedy decoding repeats itself; sampling does not.
         sample = index if ask.temperature > 0 else 0
-        draws = AcceptedDrafts(self._conditional, (self._seed, ask.prompt, sample))
-        noise = noise_factor(
-            self._calibration.noise_percent, self._seed, self._speculation, admitted
-        )
-        return _Admitted(admitted, cached, draws, noise)
+        chances = [] if speculation is None else self._calibration.conditional(speculation)
+        draws = AcceptedDrafts(chances, (self._seed, ask.prompt, sample))
+        noise = noise_factor(self._calibration.noise_percent, self._seed, speculation, admitted)
+        return _Admitted(admitted, cached, speculation, draws, noise)
 
     def _decode(self, ask: Ask, began_s: float) -> Iterator[Progress]:
         admitted = self._admit(ask)
         prompt_tokens = count_tokens(ask.prompt)
-        answer = _Answer(ask, prompt_tokens, admitted.cached, self._speculation)
+        # SGLang counts proposed tokens by the steps that it was started with, and so does this.
+        answer = _Answer(ask, prompt_tokens, admitted.cached, self._first)
         due_s = time.monotonic() + self._calibration.prefill_s(prompt_tokens - admitted.cached)
         _sleep_until(due_s)
         self._counters.prefilled(prompt_tokens)
@@ -131,9 +139,9 @@ class Scheduler:
         with self._logged(admitted.number, prompt_tokens + 1):
             while not answer.done:
                 start_s = due_s
-                phases = self._phases(admitted.noise)
+                phases = self._phases(admitted)
                 due_s += phases.total_ms / 1000.0
-                accepted = 0 if self._speculation is None else admitted.draws.draw()
+                accepted = admitted.draws.draw()
                 tokens = answer.cycle(accepted)
                 if answer.done or answer.pending >= self._chunk_tokens:
                     _sleep_until(due_s)
@@ -141,13 +149,14 @@ class Scheduler:
                 self._counters.cycle(phases, tokens, prompt_tokens + answer.tokens)
                 if self._cycles is not None:
                     self._cycles.cycle(
-                        admitted.number, start_s, phases,
+                        admitted.number, start_s, phases, admitted.speculation,
                         accepted=accepted, tokens=tokens, last=answer.done,
                     )  # fmt: skip
 
-    def _phases(self, noise: float) -> Phases:
-        running = self._counters.running
-        return self._calibration.phases(self._speculation, running, self._effects).scaled(noise)
+    def _phases(self, admitted: _Admitted) -> Phases:
+        running, speculation = self._counters.running, admitted.speculation
+        phases = self._calibration.phases(speculation, running, self._effects)
+        return phases.scaled(admitted.noise)
 
     @contextlib.contextmanager
     def _logged(self, request: int, context_tokens: int) -> Iterator[None]:
@@ -169,6 +178,7 @@ class _Admitted:
     number: int
     cached: int
     """Prompt tokens that are in the cache."""
+    speculation: Optional[Speculation]
     draws: AcceptedDrafts
     noise: float
     """Factor on the times of its cycles."""

@@ -132,6 +132,7 @@ def _axes(section: SweepSection, resolve: Resolve) -> Axes:
         args=ordered(section.args),
         variants=variants(section, resolve),
         together=section.together,
+        scan=section.scan,
     )
 
 

@@ -9,6 +9,7 @@ from sweep.model.experiment import Budget
 from sweep.model.plan import Plan, PlannedLaunch
 from sweep.model.redaction import redact_argv, redact_env
 from sweep.spec.estimate import Estimate
+from sweep.spec.scans import with_confirmations
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,8 @@ def _row(position: int, launch: PlannedLaunch) -> LaunchRow:
 
 def _budget_notes(plan: Plan, estimate: Estimate, budget: Budget) -> list[str]:
     notes = []
-    if budget.launches is not None and len(plan.launches) > budget.launches:
+    launches = len(with_confirmations(plan.launches))
+    if budget.launches is not None and launches > budget.launches:
         notes.append(f"the budget ends the sweep after {budget.launches} launches")
     if budget.hours is not None and estimate.seconds > budget.hours * 3600:
         notes.append(f"the budget ends the sweep after {budget.hours:g} hours")

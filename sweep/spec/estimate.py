@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from sweep.model.plan import PlannedLaunch
+from sweep.spec.scans import with_confirmations
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def estimate(
     measured counts as the median of all that were.
     """
     by_node: dict[str, list[PlannedLaunch]] = {}
-    for launch in launches:
+    for launch in with_confirmations(launches):
         by_node.setdefault(launch.node, []).append(launch)
     measured = None
     if loads_s:

@@ -22,6 +22,7 @@ from sweep.model.plan import (
 )
 from sweep.ports import Engine, EngineFacts, Judged
 from sweep.spec.lanes import ArmSize, assign, describe
+from sweep.spec.scans import Group, groups
 
 _PORT = "PORT"
 """Stands for the port in identities: each attempt has another one."""
@@ -210,12 +211,13 @@ class _Planner:
         arms, nodes = list(self._arms.values()), [node.name for node in self._experiment.nodes]
         # The references of the table: the first baseline of the variant named so is the default.
         default = next((arm for arm in arms if arm.baseline.variant == "default"), None)
+        grouped = {id(arm): self._groups(arm) for arm in arms}
         framed = 2 if self._experiment.baseline else 0
         compared = self._compared()
         sizes = [
             ArmSize(
                 arm.variants,
-                len(arm.hosted) + framed + (compared is not None and compared[0] is arm),
+                len(grouped[id(arm)]) + framed + (compared is not None and compared[0] is arm),
                 is_default=arm is default,
             )
             for arm in arms
@@ -226,7 +228,7 @@ class _Planner:
         launches: list[PlannedLaunch] = []
         for node in nodes:
             own = [arm for arm, where in zip(arms, places, strict=True) if where == node]
-            here = [launch for arm in own for launch in self._launches(arm, node)]
+            here = [launch for arm in own for launch in self._launches(arm, grouped[id(arm)], node)]
             if framed and here and default is not None and default not in own:
                 first, last = self._baselines(default, node)
                 here = [first, *here, last]
@@ -235,12 +237,42 @@ class _Planner:
         shown = default.name if framed and default is not None else None
         return launches, describe(list(zip(names, places, strict=True)), nodes, shown)
 
-    def _launches(self, arm: _Arm, node: str) -> list[PlannedLaunch]:
+    def _groups(self, arm: _Arm) -> list[Group]:
+        """Return the configurations of an arm, launch by launch, and note what is shared."""
+        if not self._experiment.axes.scan:
+            return [Group(tuple(each)) for each in arm.hosted.values()]
+        found = list(groups(arm.hosted, self._obstacle))
+        for group in found:
+            if group.is_scan:
+                count = len(group.configurations)
+                self._notes[
+                    f"{count} step counts, 1 launch: its requests choose the steps; the fastest is "
+                    "launched again alone (role confirm), which comes on top"
+                ] = None
+            elif group.obstacle is not None:
+                self._notes[f"a launch per step count: {group.obstacle}"] = None
+        return found
+
+    def _obstacle(self, configuration: Configuration) -> str | None:
+        """Why a configuration needs a server of its own on some node."""
+        scan = self._engine.scan
+        if scan is None:
+            return f"a server of {self._engine.kind} holds one"
+        reasons = (
+            scan.obstacle(configuration, self._experiment, known.engine)
+            for known in self._nodes.values()
+        )
+        return next(filter(None, reasons), None)
+
+    def _launches(self, arm: _Arm, grouped: Sequence[Group], node: str) -> list[PlannedLaunch]:
         mains = []
-        for command, configurations in arm.hosted.items():
-            server = self._servers[command]
-            mains.append(self._launch(arm, Role.MAIN, node, server, configurations))
-            mains += self._unprofiled(arm, node, configurations)
+        for group in grouped:
+            hosted = group.configurations
+            if group.is_scan:
+                mains.append(self._scan(arm, node, hosted))
+            else:
+                mains.append(self._launch(arm, Role.MAIN, node, self._plain(hosted[0]), hosted))
+                mains += self._unprofiled(arm, node, hosted)
         if not self._experiment.baseline:
             return mains
         first, last = self._baselines(arm, node)
@@ -265,6 +297,26 @@ class _Planner:
             return []
         server = self._server(compared, replace(self._experiment, profile=None))
         return [self._launch(arm, Role.UNPROFILED, node, server, [compared])]
+
+    def _plain(self, configuration: Configuration) -> ServerCommand:
+        return self._servers[self._command(configuration)]
+
+    def _scan(self, arm: _Arm, node: str, configurations: Sequence[Configuration]) -> PlannedLaunch:
+        scan = self._engine.scan
+        assert scan is not None
+        first = self._plain(configurations[0])
+        server = scan.server(configurations, self._experiment)
+        server = replace(server, path_first=first.path_first)
+        launch = self._launch(arm, Role.SCAN, node, server, configurations)
+        layer = self._nodes[node].setup
+        return replace(
+            launch,
+            trials=tuple(replace(trial, pinned=True) for trial in launch.trials),
+            alone={
+                configuration_id(each, self._experiment): laid_over(self._plain(each), layer)
+                for each in configurations
+            },
+        )
 
     def _baselines(self, arm: _Arm, node: str) -> list[PlannedLaunch]:
         return [

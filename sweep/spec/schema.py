@@ -149,6 +149,11 @@ class SweepSection(Section):
     variants: dict[Name, VariantSection] = Field(
         {}, description="Variants by name; one named default is there in any case."
     )
+    scan: Boolean = Field(
+        False,
+        description="Let one launch host all step counts of a chain where the engine can, and "
+        "launch the fastest again alone; needs profile.",
+    )
     together: Annotated[tuple[Annotated[tuple[Name, ...], NonEmpty], ...], NonEmpty] = Field(
         (),
         description="Lists of variants whose launches share a node, to be ranked against each "

@@ -98,8 +98,10 @@ class SweepDb(SweepReader):
         """Make `plan` the current one. Rows of trials it does not hold stay, outside it.
 
         `nodes` are by name. A node's engine version is part of the identity of every launch on
-        it, so it holds for all attempts of the plan there.
+        it, so it holds for all attempts of the plan there. Launches that were added to confirm a
+        scan stay with it.
         """
+        launches = self._with_confirmations(plan)
         with self._connection.writing() as cursor:
             before = {
                 row["trial_id"]
@@ -121,15 +123,37 @@ class SweepDb(SweepReader):
             cursor.execute("UPDATE launch SET in_plan = 0, position = NULL")
             cursor.execute("UPDATE trial SET in_plan = 0")
             cursor.execute("DELETE FROM skipped")
-            for position, launch in enumerate(plan.launches):
+            for position, launch in enumerate(launches):
                 self._put_launch(cursor, position, launch)
             for position, skipped in enumerate(plan.skipped):
                 cursor.execute(
                     "INSERT INTO skipped VALUES (?, ?)",
                     (position, plan_json.encode_skipped(skipped)),
                 )
-        planned = {trial.trial_id for launch in plan.launches for trial in launch.trials}
+        planned = {trial.trial_id for launch in launches for trial in launch.trials}
         return PlanChange(len(planned & known), len(planned - known), len(before - planned))
+
+    def _with_confirmations(self, plan: Plan) -> list[PlannedLaunch]:
+        workloads = self._workloads()
+        rows = self._connection.rows("SELECT document FROM launch ORDER BY rowid")
+        known = [plan_json.decode_launch(row["document"], workloads) for row in rows]
+        return [
+            each
+            for launch in plan.launches
+            for each in (launch, *(own for own in known if own.confirms == launch.launch_id))
+        ]
+
+    def add_launch(self, launch: PlannedLaunch, after: str) -> None:
+        """Add a launch to the current plan, behind the one with the id `after`."""
+        with self._connection.writing() as cursor:
+            position = cursor.execute(
+                "SELECT position FROM launch WHERE launch_id = ?", (after,)
+            ).fetchone()["position"]
+            cursor.execute(
+                "UPDATE launch SET position = position + 1 WHERE in_plan = 1 AND position > ?",
+                (position,),
+            )
+            self._put_launch(cursor, position + 1, launch)
 
     def _put_launch(self, cursor: sqlite3.Cursor, position: int, launch: PlannedLaunch) -> None:
         for trial in launch.trials:

@@ -144,6 +144,61 @@ def require_reference_phases(row: dict[str, Any]) -> None:
     assert row["draft_headroom"] < 1 < row["verify_headroom"]
 
 
+SCANNED = [workload("guide", prompts=[PROMPT, "Another guide, to hash tables."], max_tokens=40)]
+
+
+def test_a_scan_counts_what_plain_launches_count(machine: Machine) -> None:
+    """One load for three step counts, each proven by its cycles; the fastest is launched again."""
+    sweep: dict[str, Any] = {"num_steps": [1, 2, 5], "scan": True}
+    sections: dict[str, Any] = {"workloads": SCANNED, "profile": {}, "baseline": True}
+    file = simulated(machine, 3000, sweep=sweep, **sections)
+    assert machine.inline_to_end("submit", file) == 0, machine.inline_log()
+    scanned = rows(machine)
+    assert [row["role"] for row in scanned] == [
+        "baseline_first", "scan", "scan", "scan", "confirm", "baseline_last",
+    ]  # fmt: skip
+    assert {row["state"] for row in scanned} == {"ok"}
+    found = {row["num_steps"]: row for row in scanned if row["role"] == "scan"}
+    for steps, row in found.items():
+        assert (row["effective_num_steps"], row["timed_cycles"]) == (steps, row["cycles"])
+        assert not {"steps_unproven", "settings_changed"} & set(row["flags"])
+    alone = next(row for row in scanned if row["role"] == "confirm")
+    assert (
+        alone["configuration"]
+        == max(found.values(), key=lambda row: row["output_tok_s"])["configuration"]
+    )
+    assert alone["vs_scan"] == pytest.approx(1.0, abs=0.1)
+    file = simulated(machine, 3000, sweep=sweep | {"scan": False}, **sections)
+    assert machine.inline_to_end("submit", file, "--new") == 0, machine.inline_log()
+    for row in rows(machine):
+        if row["num_steps"] is not None:
+            counts = ("cycles", "drafted_tokens", "accepted_tokens", "p_1", "output_tokens")
+            assert {name: row[name] for name in counts} == {
+                name: found[row["num_steps"]][name] for name in counts
+            }
+    machine.require_quiet()
+
+
+def test_steps_that_are_not_in_force_are_never_measured(machine: Machine) -> None:
+    """The largest is what such a server runs anyway; the others fail with their own class."""
+    faulty = {"env": {faults.VARIABLE: json.dumps({"no_pin": True})}}
+    file = simulated(
+        machine,
+        3000,
+        sweep={"num_steps": [1, 5], "scan": True, "variants": {"default": faulty}},
+        workloads=SCANNED,
+        profile={},
+        baseline=False,
+    )
+    assert machine.inline_to_end("submit", file) == 1, machine.inline_log()
+    found = {(row["num_steps"], row["role"]): row for row in rows(machine)}
+    assert found[1, "scan"]["failure_class"] == "not_pinned"
+    assert "speculative_num_steps is 5, not 1" in found[1, "scan"]["reason"]
+    assert found[1, "scan"]["windows"] is None
+    assert found[5, "scan"]["state"] == "ok"
+    assert found[5, "confirm"]["state"] == "ok"
+
+
 def test_each_fault_has_its_class(machine: Machine) -> None:
     """Every one in one sweep; those that a tool must bear are measured all the same."""
     classes = {

@@ -346,3 +346,37 @@ def test_on_python_3_9(tmp_path: Path) -> None:
     assert {record.error for record in kept.requests} == {None}
     assert {record.chunks for record in kept.role("measure")} == {4}
     assert GENERATE.meta_at.keys() == kept.requests[-1].meta.keys()
+
+
+SETTINGS = [wire.HttpCall("/nowhere"), wire.HttpCall("/server_info")]
+
+
+@pytest.mark.parametrize(
+    ("asked", "end", "windows"), [("8", "complete", 1), ("3", "not_pinned", 0)]
+)
+def test_what_must_be_in_force_is_asked_for(
+    tmp_path: Path, asked: str, end: str, windows: int
+) -> None:
+    """After the warm-up and after the last window; nothing is measured with other settings."""
+    expects = [wire.Expected(["steps"], asked)]
+    pinned = trial(requests=prompts(2), warmup=prompts(1), expects=expects)
+    with running("--override", "steps=8") as fake:
+        doc = launch(pinned)
+        doc = replace(doc, engine=replace(doc.engine, settings=SETTINGS))
+        run_trials(doc, fake.port, Journal(str(tmp_path)), StopSignal())
+    kept = Kept(tmp_path)
+    (ended,) = kept.events("trial_end")
+    assert (ended["end"], ended["windows"]) == (end, windows)
+    assert ended["detail"] == (None if windows else "steps is 8, not 3")
+    values = [event["values"] for event in kept.events("in_force")]
+    assert values == [["8"]] * (1 + windows)
+    assert len(kept.role("measure")) == 2 * windows
+
+
+def test_a_server_that_says_nothing_of_it_is_not_believed(tmp_path: Path) -> None:
+    """No answer, and none where the value should stand."""
+    pinned = trial(requests=prompts(1), expects=[wire.Expected(["a", 0], 3)])
+    with running() as fake:
+        kept = run(tmp_path, fake, pinned)
+    assert kept.ends() == ["not_pinned"]
+    assert kept.events("trial_end")[0]["detail"] == "a.0 is None, not 3"

@@ -6,21 +6,52 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sweep.agent.wire import Answer, EngineDoc, HttpCall, Outcome, Request, RequestRecord
+from sweep.agent.wire import Answer, EngineDoc, Expected, HttpCall, Outcome, Request, RequestRecord
 from sweep.model.errors import Problem
 from sweep.model.experiment import Experiment, Prompt, Workload
-from sweep.model.plan import Configuration, PlannedTrial, ServerCommand
+from sweep.model.plan import Configuration, PlannedTrial, ServerCommand, ServerFile
 from sweep.model.states import Failure
 from sweep.ports import Counters, EngineFacts, Installation, Judged
 
 POOL_RULE = "num_draft_tokens - 1 must be at most topk + (num_steps - 1) * topk^2"
 
 
+class FakeScan:
+    """Holds chains, unless an obstacle is given, in a server that is told all steps."""
+
+    def __init__(self, obstacle: str | None = None) -> None:
+        self._obstacle = obstacle
+
+    def obstacle(
+        self, configuration: Configuration, experiment: Experiment, known: EngineFacts | None
+    ) -> str | None:
+        """Refuse trees, and whatever the constructor says."""
+        return "trees" if configuration.topk != 1 else self._obstacle
+
+    def server(
+        self, configurations: Sequence[Configuration], experiment: Experiment
+    ) -> ServerCommand:
+        """Return the first one's server with the steps of all in a file."""
+        plain = FakeEngine().server(configurations[0], experiment)
+        steps = " ".join(str(each.num_steps) for each in configurations)
+        argv = (*plain.argv, "--hold", "steps")
+        return replace(plain, argv=argv, files=(ServerFile(len(argv) - 1, "steps", steps),))
+
+    def asking(self, request: Request, num_steps: int) -> Request:
+        """Put the steps into the body."""
+        return replace(request, body={**request.body, "steps": num_steps})
+
+    def in_force(self, num_steps: int) -> tuple[Expected, ...]:
+        """Return where the fake server says which steps are in force."""
+        return (Expected(["steps"], num_steps),)
+
+
 class FakeEngine:
     """Argv is all that is known; arguments named `spec-…` matter to speculation only."""
 
-    def __init__(self, problems: Sequence[Problem] = ()) -> None:
+    def __init__(self, problems: Sequence[Problem] = (), scan: FakeScan | None = None) -> None:
         self._problems = tuple(problems)
+        self._scan = scan
 
     @property
     def kind(self) -> str:
@@ -75,6 +106,11 @@ class FakeEngine:
             env={name: value for name, value in env.items() if value is not None},
             unset=tuple(name for name, value in env.items() if value is None),
         )
+
+    @property
+    def scan(self) -> FakeScan | None:
+        """As given to the constructor."""
+        return self._scan
 
     def identity_paths(self, experiment: Experiment) -> tuple[str, ...]:
         """Return the model."""

@@ -239,6 +239,7 @@ class RecordBuilder:
                 configuration,
                 plan.workload,
                 plan.concurrency,
+                pinned=role is Role.SCAN,
             )
             for plan in plans
         )

@@ -117,6 +117,7 @@ class SmallSweep:
         }
         self.node = next(iter(self.nodes.values()))
         self.database = SweepDb.create(root, "small-1", "small", self.clock.utc())
+        self.engine: FakeEngine = SmallEngine()
         self.tasks: list[LaunchTask] = []
         self.submit(experiment)
 
@@ -138,6 +139,7 @@ class SmallSweep:
         crash_after: int | None = None,
         keep_going: bool = False,
         wrap: Callable[[InlineLanes], Any] | None = None,
+        fastest: Callable[[str], str | None] = lambda _: None,
     ) -> RunResult:
         """Drive the sweep in a new run, with a database connection of its own as a new process."""
         self.database.close()
@@ -152,7 +154,7 @@ class SmallSweep:
             database=self.database,
             lanes=lanes,
             clock=self.clock,
-            engine=SmallEngine(),
+            engine=self.engine,
             setup=RunSetup(
                 run=number,
                 launches_directory=self.root / "launches",
@@ -164,6 +166,7 @@ class SmallSweep:
                 keep_going=keep_going,
             ),
             stop_requested=stop,
+            fastest=fastest,
         ).run()
         self.database.end_run(number, self.clock.utc(), result.exit_code, result.note)
         return result

@@ -47,6 +47,11 @@ class LlamaCpp:
         """How a server for this configuration is started."""
         return arguments.server(configuration, experiment)
 
+    @property
+    def scan(self) -> None:
+        """One server drafts one length."""
+        return None
+
     def identity_paths(self, experiment: Experiment) -> tuple[str, ...]:
         """Model files, and the parts of the command that are paths."""
         return arguments.identity_paths(experiment)

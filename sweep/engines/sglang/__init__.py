@@ -6,6 +6,7 @@ rules        problems of an experiment, and what a server makes of a configurati
 wire         requests, answers and calls, as data for the agent
 profiling    what the probe inside the server needs
 counts       the counts of an answer, in all their spellings
+scan         one server for several step counts
 log          lines of the server's log that mean something
 surface      what all servers that speak as SGLang have in common
 """
@@ -17,7 +18,7 @@ from typing import Any
 
 from sweep.agent.wire import EngineDoc
 from sweep.engines.given import models
-from sweep.engines.sglang import arguments, rules, wire
+from sweep.engines.sglang import arguments, rules, scan, wire
 from sweep.engines.sglang.surface import Surface
 from sweep.model.errors import Problem
 from sweep.model.experiment import Experiment
@@ -46,6 +47,11 @@ class SGLang(Surface):
     def server(self, configuration: Configuration, experiment: Experiment) -> ServerCommand:
         """How a server for this configuration is started."""
         return arguments.server(configuration, experiment)
+
+    @property
+    def scan(self) -> scan.StepScan:
+        """By adaptive speculation."""
+        return scan.StepScan(arguments.server)
 
     def identity_paths(self, experiment: Experiment) -> tuple[str, ...]:
         """Model directories and the parts of the command that are paths."""

@@ -19,6 +19,7 @@ from sweep.engines.given import (
 from sweep.engines.sglang import profiling
 from sweep.model.experiment import Experiment, Scalar, Variant
 from sweep.model.plan import Configuration, ServerCommand, Setting
+from sweep.ports import EngineFacts
 
 DEFAULT_PYTHON = "python3"
 MODULE = ("-m", "sglang.launch_server")
@@ -60,8 +61,8 @@ RESERVED = {
     "speculative-num-steps": "use sweep.num_steps",
     "speculative-eagle-topk": "use sweep.topk",
     "speculative-num-draft-tokens": "use sweep.num_draft_tokens",
-    "speculative-adaptive": "it changes the steps while it runs: sweep measures each",
-    "speculative-adaptive-config": "it changes the steps while it runs: sweep measures each",
+    "speculative-adaptive": "use sweep.scan: sweep measures each step count",
+    "speculative-adaptive-config": "use sweep.scan: sweep measures each step count",
 }
 """Flags that the file must not set, and what to do instead."""
 
@@ -191,6 +192,15 @@ def _settings(configuration: Configuration, experiment: Experiment) -> dict[str,
     return {
         name: Setting((key,), value) for name, (key, value) in (speculation | arguments).items()
     }
+
+
+def facts_of(
+    configuration: Configuration, experiment: Experiment, facts: EngineFacts | None
+) -> EngineFacts | None:
+    """Return what is known of the SGLang of a configuration: a variant may bring another one,
+    and the node was asked for the engine's own."""
+    own = variant_of(configuration, experiment).python
+    return facts if own in (None, python_of(experiment)) else None
 
 
 def identity_paths(experiment: Experiment) -> tuple[str, ...]:

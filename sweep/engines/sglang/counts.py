@@ -63,11 +63,28 @@ def classify_trial(trial: PlannedTrial, records: Sequence[RequestRecord]) -> Fai
     if cycles == 0:
         decoded = any((item.output_tokens or 0) > 1 for item in counted)
         return _never_verified() if decoded else None
+    if trial.pinned:
+        return _beyond(trial.configuration.num_steps or 0, counted)
     known = [item.drafted_tokens for item in counted if item.drafted_tokens is not None]
     asked = trial.configuration.num_draft_tokens
     if known and asked is not None and sum(known) != cycles * (asked - 1):
         return _changed(asked, sum(known) / cycles + 1)
     return None
+
+
+def _beyond(steps: int, counted: Sequence[Counters]) -> Failure | None:
+    """A cycle cannot accept more tokens than it has steps. Proposed tokens say nothing here: they
+    are counted by the steps that the server was started with."""
+    deepest = max((_deepest(item.cycles_by_accepted or ()) for item in counted), default=0)
+    if deepest <= steps:
+        return None
+    return Failure(
+        "not_pinned", f"a cycle accepted {deepest} tokens, and {steps} steps were asked for"
+    )
+
+
+def _deepest(histogram: Sequence[int]) -> int:
+    return max((accepted for accepted, cycles in enumerate(histogram) if cycles), default=0)
 
 
 def _speculating_baseline() -> Failure:

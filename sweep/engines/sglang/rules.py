@@ -9,7 +9,6 @@ from sweep.engines.given import (
     draft_model_of,
     given_arguments,
     largest_concurrency,
-    variant_of,
 )
 from sweep.engines.sglang import arguments, compatibility, known, speculation
 from sweep.engines.sglang.compatibility import Case
@@ -25,6 +24,7 @@ def problems(experiment: Experiment) -> tuple[Problem, ...]:
         *argument_problems(experiment),
         *_engine_problems(experiment),
         *api_problems(experiment),
+        *scan_problems(experiment),
         *simulated_acceptance(experiment),
     )
 
@@ -92,6 +92,23 @@ def api_problems(experiment: Experiment) -> Iterator[Problem]:
             )
 
 
+def scan_problems(experiment: Experiment) -> Iterator[Problem]:
+    """Yield a scan without the probe, which gives the choice of steps to the requests, and writes
+    down with which steps each cycle ran."""
+    if experiment.axes.scan and experiment.profile is None:
+        yield Problem(
+            "sweep.scan needs the probe, which changes the steps and shows that it did",
+            hint="give `profile: {}`, or leave sweep.scan out",
+            path=("sweep", "scan"),
+        )
+    if experiment.axes.scan and experiment.profile is not None and experiment.profile.compare:
+        yield Problem(
+            "profile.compare compares plain launches, and with sweep.scan there are none",
+            hint="leave out one of them",
+            path=("profile", "compare"),
+        )
+
+
 def _limit_problems(experiment: Experiment) -> Iterator[Problem]:
     """A server that runs fewer requests than are sent would have its queue measured; one that
     captured graphs for fewer runs the others without, which is slower."""
@@ -151,20 +168,11 @@ def judge(
         arguments.merged(judged.configuration, experiment),
         arguments.environment(configuration, experiment),
         draft_model_of(configuration, experiment),
-        known.read(_facts_of(configuration, experiment, facts), experiment.engine.model),
+        known.read(arguments.facts_of(configuration, experiment, facts), experiment.engine.model),
     )
     reason = compatibility.reason(case) or _uncounted(case, experiment)
     notes = [*filter(None, [judged.note]), *compatibility.notes(case)]
     return replace(judged, reason=reason, note="; ".join(notes) or None)
-
-
-def _facts_of(
-    configuration: Configuration, experiment: Experiment, facts: EngineFacts | None
-) -> EngineFacts | None:
-    """Return what is known of the SGLang of a configuration: a variant may bring another one,
-    and the node was asked for the engine's own."""
-    own = variant_of(configuration, experiment).python
-    return facts if own in (None, arguments.python_of(experiment)) else None
 
 
 def _uncounted(case: Case, experiment: Experiment) -> str | None:

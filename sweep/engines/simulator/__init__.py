@@ -14,12 +14,26 @@ from typing import Any
 
 from sweep.agent.wire import EngineDoc
 from sweep.engines.sglang import wire
+from sweep.engines.sglang.scan import StepScan, obstacle_in_shape
 from sweep.engines.sglang.surface import Surface
 from sweep.engines.simulator import arguments, rules
 from sweep.model.errors import Problem
 from sweep.model.experiment import Experiment
 from sweep.model.plan import Configuration, ServerCommand
 from sweep.ports import EngineFacts, Installation, Judged
+
+
+class SimulatedScan(StepScan):
+    """SGLang's scan on a server of one version, whose requests choose the steps themselves."""
+
+    def obstacle(
+        self,
+        configuration: Configuration,
+        experiment: Experiment,  # noqa: ARG002 - one version's rules
+        facts: EngineFacts | None,  # noqa: ARG002
+    ) -> str | None:
+        """Say why a configuration needs a server of its own."""
+        return obstacle_in_shape(configuration)
 
 
 class Simulator(Surface):
@@ -46,6 +60,11 @@ class Simulator(Surface):
     def server(self, configuration: Configuration, experiment: Experiment) -> ServerCommand:
         """How a server for this configuration is started."""
         return arguments.server(configuration, experiment)
+
+    @property
+    def scan(self) -> StepScan:
+        """As SGLang does: the simulated server takes the same flags and requests."""
+        return SimulatedScan(arguments.server)
 
     def identity_paths(self, experiment: Experiment) -> tuple[str, ...]:
         """Calibration files on the node."""

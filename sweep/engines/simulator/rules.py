@@ -23,6 +23,7 @@ def problems(experiment: Experiment) -> tuple[Problem, ...]:
         *_calibration_problems(experiment),
         *_engine_problems(experiment),
         *sglang.api_problems(experiment),
+        *sglang.scan_problems(experiment),
         *unsendable_messages(experiment),
     )
 

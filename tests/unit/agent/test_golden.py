@@ -41,6 +41,9 @@ def launch() -> wire.LaunchDoc:
     )  # fmt: skip
     settings_at: dict[str, wire.KeyPath] = {"num_steps": ["speculative_num_steps"]}
     doc = replace(doc, engine=engine, settings_at=settings_at, path_first=["/opt/engine/bin"])
+    pinned = replace(doc.trials[0], expects=[wire.Expected(["state", 0, "steps"], 3)])
+    files = [wire.ServerFile(1, "steps.json", '{"1":[3]}')]
+    doc = replace(doc, trials=[pinned, *doc.trials[1:]], files=files)
     return wire.decode_launch(wire.encode(doc))
 
 

@@ -49,7 +49,7 @@ def test_every_text_arrives_byte_for_byte(
     doc = wire.decode_launch(written)
     ended = threading.Event()
     server.start(
-        server.command(doc, 12345),
+        server.command(doc, 12345, "/launch"),
         server.environment(os.environb, doc, {}, str(tmp_path)),
         str(tmp_path / "log"),
         port=12345,
@@ -105,3 +105,14 @@ def test_directories_come_first_in_path(tmp_path: Path) -> None:
     assert path({b"PATH": b"/usr/bin"}) == b"/opt/engine/bin:/opt/setup:/usr/bin"
     assert path({b"PATH": b"/usr/bin"}, PATH="/own") == b"/opt/engine/bin:/opt/setup:/own"
     assert path({}) == b"/opt/engine/bin:/opt/setup:" + os.defpath.encode()
+
+
+def test_files_of_the_server_lie_in_the_launch_directory(tmp_path: Path) -> None:
+    """Their paths take their places in the argv, before the server is started."""
+    files = [wire.ServerFile(3, "steps.json", '{"é": 1}')]
+    argv = ["server", "--port", "0", "steps.json"]
+    doc = replace(document(nonce="n"), argv=argv, port_at=2, files=files)
+    server.write_files(doc, str(tmp_path))
+    command = server.command(doc, 8000, str(tmp_path))
+    assert command == [b"server", b"--port", b"8000", os.fsencode(tmp_path / "steps.json")]
+    assert json.loads((tmp_path / "steps.json").read_text()) == {"é": 1}

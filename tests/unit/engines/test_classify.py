@@ -195,6 +195,7 @@ def test_answers_without_tokens(tokens: int | None) -> None:
         (end("stalled", 1), None, TrialState.PARTIAL, "stalled"),
         (end("stalled", 0, "gpu_busy"), None, TrialState.FAILED, "nccl_hang"),
         (end("errors", 0, "17 of 20"), None, TrialState.FAILED, "request_errors"),
+        (end("not_pinned", 0, "steps is 8, not 3"), None, TrialState.FAILED, "not_pinned"),
         (end("deadline", 0, "request"), None, TrialState.FAILED, "request_timeout"),
         (end("deadline", 0), outcome("deadline"), TrialState.FAILED, "stalled"),
         (end("server_exit", 0), exited(-11, "measure"), TrialState.FAILED, "server_died"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sweep.probe import attaching
+from sweep.probe import attaching, pinning
 from sweep.probe.attaching import PHASES
 from sweep.probe.hooks import CYCLE
 
@@ -80,6 +80,35 @@ def test_results_are_processed_with_their_batch(version: str) -> None:
     """The first arguments are the same in all versions."""
     arguments = RECORDED[version]["scheduler"]["process_batch_result"]
     assert arguments[:3] == ["self", "batch", "result"]
+
+
+def adaptive(version: str, worker: str) -> Any:
+    """A worker of a version that was asked to hold 1, 3 and 5 steps, at 5."""
+    record = RECORDED[version]
+    subject = build(worker, record["workers"], {})()
+    subject.speculative_num_steps = 5
+    if not record["workers"][worker]["adaptive"]:
+        return subject
+    parts = record["adaptive"]
+    body: dict[str, Any] = dict.fromkeys(
+        parts["AdaptiveSpeculativeParams"]["methods"], lambda *_: None
+    )
+    if "candidate_steps" in body:
+        body["candidate_steps"] = [1, 3, 5]
+    methods = dict.fromkeys(parts["AdaptiveController"]["methods"], lambda *_: None)
+    subject.adaptive_controller = type("AdaptiveController", (), methods)()
+    if parts["AdaptiveController"]["policy"]:
+        subject.adaptive_controller.params = type("AdaptiveSpeculativeParams", (), body)()
+    return subject
+
+
+@pytest.mark.parametrize(("version", "worker"), CASES)
+def test_steps_can_be_pinned_from_0_5_13(version: str, worker: str) -> None:
+    """Before, nothing asks a policy before a batch is decoded; of the workers of chains, the one
+    of several layers has no controller."""
+    number = tuple(int(part) for part in version.split(".")[:3])
+    able = number >= (0, 5, 13) and worker in ("EAGLEWorkerV2", "StandaloneWorkerV2")
+    assert (pinning.install(adaptive(version, worker)) is not None) == able
 
 
 def test_versions_without_a_worker_are_known() -> None:

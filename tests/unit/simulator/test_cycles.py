@@ -16,6 +16,7 @@ from sweep.simulator.main import load_calibration
 from sweep.simulator.scheduler import Ask, Scheduler
 
 PHASES = Phases(1.0, 20.0, 0.5, 0.25)
+CHAIN = Speculation(5, 1, 6)
 
 
 def read(directory: Path) -> wire.CycleFile:
@@ -25,8 +26,8 @@ def read(directory: Path) -> wire.CycleFile:
 
 @pytest.fixture
 def log(tmp_path: Path) -> CycleLog:
-    """A log of a chain of 5 steps."""
-    return CycleLog(str(tmp_path), Speculation(5, 1, 6), "simulator 1")
+    """A log of a server that holds one step count."""
+    return CycleLog(str(tmp_path), "simulator 1", holds_several=False)
 
 
 def test_it_writes_the_shared_format(log: CycleLog, tmp_path: Path) -> None:
@@ -42,8 +43,8 @@ def test_it_writes_the_shared_format(log: CycleLog, tmp_path: Path) -> None:
 def test_one_request_has_a_line_for_each_cycle(log: CycleLog, tmp_path: Path) -> None:
     """In seconds; after the last one nothing follows, so that its interval is not known."""
     log.enter(1, 38)
-    log.cycle(1, 100.0, PHASES, accepted=2, tokens=3, last=False)
-    log.cycle(1, 100.02175, PHASES, accepted=0, tokens=1, last=True)
+    log.cycle(1, 100.0, PHASES, CHAIN, accepted=2, tokens=3, last=False)
+    log.cycle(1, 100.02175, PHASES, CHAIN, accepted=0, tokens=1, last=True)
     log.leave(1)
     found = read(tmp_path)
     columns = {name: found.columns[name] for name in FIELDS}
@@ -61,11 +62,11 @@ def test_a_batch_has_one_line_a_cycle_and_loses_no_count(log: CycleLog, tmp_path
     """The request that has run longest sets the pace; the others' counts wait for it."""
     log.enter(1, 10)
     log.enter(2, 20)
-    log.cycle(1, 5.0, PHASES, accepted=1, tokens=2, last=False)
-    log.cycle(2, 5.0, PHASES, accepted=3, tokens=4, last=False)
-    log.cycle(1, 6.0, PHASES, accepted=0, tokens=1, last=True)
+    log.cycle(1, 5.0, PHASES, CHAIN, accepted=1, tokens=2, last=False)
+    log.cycle(2, 5.0, PHASES, CHAIN, accepted=3, tokens=4, last=False)
+    log.cycle(1, 6.0, PHASES, CHAIN, accepted=0, tokens=1, last=True)
     log.leave(1)
-    log.cycle(2, 6.0, PHASES, accepted=2, tokens=3, last=True)
+    log.cycle(2, 6.0, PHASES, CHAIN, accepted=2, tokens=3, last=True)
     log.leave(2)
     found = read(tmp_path).columns
     assert found["requests"] == [1, 2, 1]
