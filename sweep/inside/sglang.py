@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import json
 import os
 import sys
@@ -16,6 +17,10 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 
 _TOKENIZERS = ("sglang.srt.utils.hf_transformers_utils", "sglang.srt.hf_transformers_utils")
 """Where SGLang makes its tokenizer: since 0.5.3, and before."""
+
+_CONTROLLER = "sglang.srt.speculative.adaptive_runtime_state"
+_ASKED = "def activate_step_by_batch("
+"""What decodes asks this of adaptive speculation since 0.5.13."""
 
 Json = Dict[str, Any]
 
@@ -42,12 +47,13 @@ def _described(problem: Exception) -> str:
 
 
 def answer(asked: Json) -> Json:
-    """Return `flags`, and `token_ids` of the prompts of each workload, or why there are none.
+    """Return `flags`, `changes_steps`, and `token_ids` of the prompts of each workload, or why
+    there are none.
 
     `asked` holds `tokenizer` (path or name, and how it is loaded) and `prompts`: workload name →
     list of messages, each a list of [role, content].
     """
-    found: Json = {"flags": flags(_parser())}
+    found: Json = {"flags": flags(_parser()), "changes_steps": changes_steps()}
     if not asked.get("prompts"):
         return found
     try:
@@ -59,6 +65,18 @@ def answer(asked: Json) -> Json:
     except Exception as problem:  # noqa: BLE001 - tokenizers bring code of their own
         found["rendering_error"] = _described(problem)
     return found
+
+
+def changes_steps() -> bool:
+    """Whether the server asks its policy for the draft steps before it decodes a batch, so that
+    the batch's requests can choose them. Read in the source: to import it takes a GPU's libraries.
+    """
+    try:
+        found = importlib.util.find_spec(_CONTROLLER)
+        with open(str(found and found.origin), encoding="utf-8") as stream:
+            return _ASKED in stream.read()
+    except (ImportError, OSError, ValueError):
+        return False
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweep.agent.wire import EVENTS_FILE
-from sweep.model.plan import PlannedLaunch
+from sweep.model.plan import PlannedLaunch, PlannedTrial
 from sweep.model.states import Failure, LaunchState, TrialState
 from sweep.store.sweep_db import AttemptRow, RunRow, SweepDb
 
@@ -260,12 +260,18 @@ def _now(
         phase=phase.get("phase"),
         phase_for_s=None if phase_seen is None else _between_s(phase_seen, now_utc),
         milestone=milestones[-1] if milestones and loading else None,
-        trial=f"{trial.workload.name}, concurrency {trial.concurrency}" if trial else None,
+        trial=_trial_name(trial) if trial else None,
         windows=len(windows),
         max_windows=trial.workload.repeats.max if trial else 0,
         note=_owner(waits[-1]) if waits and phase.get("phase") == "claim" else None,
         running_for_s=_between_s(row.intent_utc, now_utc),
     )
+
+
+def _trial_name(trial: PlannedTrial) -> str:
+    """Return what tells a trial from the others of its launch."""
+    place = f"{trial.workload.name}, concurrency {trial.concurrency}"
+    return f"{trial.configuration.label}, {place}" if trial.pinned else place
 
 
 def _owner(owner: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sweep.model.experiment import Experiment
 from sweep.model.plan import PlannedLaunch, PlannedTrial, Role
 
-_ROLES = (Role.MAIN, Role.BASELINE_FIRST)
+_ROLES = (Role.MAIN, Role.SCAN, Role.BASELINE_FIRST)
 
 
 def traced_trials(launch: PlannedLaunch, experiment: Experiment) -> frozenset[str]:

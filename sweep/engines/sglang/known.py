@@ -36,6 +36,8 @@ class Known:
     """Largest CUDA compute capability of the GPUs as an integer: 120 for 12.0, 90 for 9.0."""
     architecture: str | None = None
     """Of the target model, by its config."""
+    changes_steps: bool | None = None
+    """Whether its source asks for the draft steps before each batch."""
     flags: Mapping[str, Sequence[str] | None] | None = None
     """Flags that the server takes, without dashes in front → the values it takes; None: any."""
 
@@ -67,6 +69,7 @@ def read(facts: EngineFacts | None, model: str) -> Known:
         version=(int(match[1]), int(match[2]), int(match[3])) if match else None,
         capability=_capability(facts.gpu_capabilities),
         architecture=facts.architectures.get(model),
+        changes_steps=facts.details.get("changes_steps"),
         flags=facts.details.get("flags"),
     )
 

@@ -16,7 +16,7 @@ from sweep.agent.wire import Expected, Request
 from sweep.engines.sglang import arguments, known
 from sweep.engines.sglang.known import Known
 from sweep.model.experiment import Experiment
-from sweep.model.plan import Configuration, ServerCommand, ServerFile
+from sweep.model.plan import Configuration, ServerCommand, ServerFile, Setting
 from sweep.ports import EngineFacts
 from sweep.probe.reading import STEPS_ASKED
 
@@ -67,7 +67,9 @@ class StepScan:
         plain = self._plain(largest, experiment)
         text = json.dumps({"1": {"candidate_steps": steps, "warmup_batches": _NEVER}})
         argv = (*plain.argv, f"--{ADAPTIVE}", f"--{FILE_FLAG}", FILE)
-        return replace(plain, argv=argv, files=(ServerFile(len(argv) - 1, FILE, text),))
+        settings = {**plain.settings, ADAPTIVE: Setting(("speculative_adaptive",), True)}
+        files = (ServerFile(len(argv) - 1, FILE, text),)
+        return replace(plain, argv=argv, files=files, settings=settings)
 
     def asking(self, request: Request, num_steps: int) -> Request:
         """Ask in the request's own parameters: the scheduler hands them to every rank."""
@@ -101,7 +103,11 @@ def _version(found: Known) -> str | None:
     if found.before(0, 5, 13):
         return f"{found.name} cannot change steps between requests safely: 0.5.13 and newer can"
     missing = [name for name in (ADAPTIVE, FILE_FLAG) if name not in (found.flags or {name})]
-    return f"{found.name} on this node has no --{missing[0]}" if missing else None
+    if missing:
+        return f"{found.name} on this node has no --{missing[0]}"
+    if found.changes_steps is False:
+        return f"{found.name} on this node does not ask for the steps before each batch"
+    return None
 
 
 def _arguments(configuration: Configuration, experiment: Experiment, found: Known) -> str | None:

@@ -16,6 +16,7 @@ from sweep.agent import wire
 from sweep.model.errors import UnusableError
 from sweep.model.experiment import Axes, Budget, Experiment
 from sweep.model.plan import PlannedLaunch, Role
+from sweep.report.progress import read_progress
 from sweep.spec.plan import make_plan
 
 ORDER = [Role.BASELINE_FIRST, Role.SCAN, Role.CONFIRM, Role.BASELINE_LAST]
@@ -175,3 +176,18 @@ def test_a_budget_that_is_used_up_leaves_it_not_run(tmp_path: Path) -> None:
     sweep.submit(experiment(budget=Budget(launches=9)))
     assert sweep.run(fastest=choosing(sweep, 2)).exit_code == 0
     assert sweep.launches() == ["done"] * 4
+
+
+def test_progress_tells_which_step_count_is_measured(tmp_path: Path) -> None:
+    """Beside the workload, which is the same for all trials of a scan."""
+    sweep = make(tmp_path)
+    seen: dict[str | None, None] = {}
+
+    def watch() -> str | None:
+        for now in read_progress(sweep.database, sweep.clock.utc(), driver_alive=True).now:
+            seen[now.trial] = None
+        return None
+
+    sweep.run(stop=watch)
+    assert "2 steps, code, concurrency 1" in seen
+    assert "code, concurrency 1" in seen

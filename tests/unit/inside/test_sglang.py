@@ -69,6 +69,19 @@ def test_flags_and_tokens_of_either_generation(tmp_path: Path, name: str) -> Non
     assert found["token_ids"] == {"code": [[3, 5, 4]]}
 
 
+@pytest.mark.parametrize(("method", "able"), [("activate_step_by_batch", True), ("other", False)])
+def test_whether_requests_could_choose_the_steps(tmp_path: Path, method: str, able: bool) -> None:
+    """By the source of the installed version, which is not executed."""
+    source = f"import no_such_gpu\nclass AdaptiveController:\n    def {method}(self, batch_size):\n"
+    found = ask(tmp_path, **{"srt/speculative/adaptive_runtime_state.py": source})
+    assert found["changes_steps"] is able
+
+
+def test_a_version_without_adaptive_speculation(tmp_path: Path) -> None:
+    """It has no such module."""
+    assert ask(tmp_path)["changes_steps"] is False
+
+
 def test_what_the_tokenizer_lacks_is_named(tmp_path: Path) -> None:
     """A package that is not installed, and not that the tokenizer cannot be found."""
     found = ask(tmp_path, **{NEW: "import no_such_vision\n" + TOKENIZER})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from fakes.engine import FakeEngine
+from fakes.engine import FakeEngine, FakeScan
 from fakes.files import SMALL, load
 
 from sweep.model.plan import Role
@@ -44,6 +44,15 @@ def test_the_objectives_place_is_the_one_that_is_traced() -> None:
     """It is where people look."""
     found = traced("objective.at={workload: code, concurrency: 2}")
     assert found["main: 2 steps"] == [("code", 2)]
+
+
+def test_every_step_count_of_a_scan_is_traced() -> None:
+    """Its launch stands for those that it saves."""
+    experiment = load(SMALL, ("sweep.num_steps=[1, 2]", "sweep.scan=true", "profile={trace: true}"))
+    plan = make_plan(experiment, FakeEngine(scan=FakeScan()))
+    (scan,) = (launch for launch in plan.launches if launch.role is Role.SCAN)
+    steps = {trial.trial_id: trial.configuration.num_steps for trial in scan.trials}
+    assert sorted(steps[name] or 0 for name in traced_trials(scan, experiment)) == [1, 2]
 
 
 @pytest.mark.parametrize("profile", ["profile=~", "profile={}", "profile={trace: false}"])

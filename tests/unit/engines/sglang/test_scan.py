@@ -118,6 +118,13 @@ def test_an_installation_without_the_flag() -> None:
     assert obstacle(details={"flags": flags | {"speculative-adaptive-config": None}}) is None
 
 
+def test_an_installation_whose_source_is_another() -> None:
+    """Such as a fork that calls itself 0.5.23."""
+    assert obstacle(details={"changes_steps": True}) is None
+    found = obstacle(details={"changes_steps": False})
+    assert found == "SGLang 0.5.23 on this node does not ask for the steps before each batch"
+
+
 def server() -> ServerCommand:
     """The server of steps 3, 8 and 1."""
     asked = [Configuration("EAGLE3", steps, 1, steps + 1) for steps in (3, 8, 1)]
@@ -135,6 +142,7 @@ def test_the_server_starts_with_the_largest_step_count() -> None:
     assert sets["1"]["candidate_steps"] == [1, 3, 8]
     assert sets["1"]["warmup_batches"] >= 10**9
     assert command.settings["num_steps"].value == 8
+    assert command.settings["speculative-adaptive"].value is True
 
 
 def test_it_is_the_plain_server_but_for_the_flags() -> None:
