@@ -152,9 +152,9 @@ def _ask(
     try:
         answer: dict[str, Any] = json.loads(ended.stdout)
     except ValueError:
-        complaint = (ended.stderr or ended.stdout).decode(errors="replace")[-500:]
+        complaint = (ended.stderr or ended.stdout).decode(errors="replace").strip()
         raise NodeError(
-            f"{node.name}: the agent cannot inspect the node: {complaint}",
+            f"{node.name}: the agent cannot inspect the node: {complaint[-500:]}",
             hint=f"the agent needs Python 3.9 or newer as `{python}` on the node",
         ) from None
     if "error" in answer:

@@ -8,7 +8,7 @@ from typing import Any
 from sweep.analysis.measurement import Measurement, drafting
 from sweep.analysis.uncertainty import relative_half_width
 from sweep.engines.classify import WITHOUT_GRAPH
-from sweep.model.experiment import Workload
+from sweep.model.experiment import FEW_WINDOWS, Workload
 
 INEFFECTIVE_ACCEPT_LENGTH = 1.05
 MAX_CACHED_SHARE = 0.1
@@ -16,7 +16,6 @@ MAX_CACHED_SHARE = 0.1
 MAX_SHORT_SHARE = 0.05
 SHORT_LENGTH = 0.1
 """Of the tokens asked; answers may end by themselves, so only far shorter ones count."""
-FEW_WINDOWS = 3
 
 
 def measurement_flags(

@@ -26,9 +26,12 @@ def read_settings(
     """Compare what was asked with the latest `settings` event of an attempt."""
     if not server.settings:
         return Settings({})
-    told = [event["values"] for event in events if event["event"] == "settings"]
+    seen = list(events)
+    told = [event["values"] for event in seen if event["event"] == "settings"]
     if not told or told[-1] is None:
-        return Settings({}, ("settings_unknown",))
+        asked = bool(told) or any(event["event"] == "first_token" for event in seen)
+        # A server that never generated was never asked.
+        return Settings({}, ("settings_unknown",) if asked else ())
     values: Mapping[str, Any] = told[-1]
     changed = [
         f"{name}: {_shown(setting.value)} asked, {_shown(values[name])} in effect"

@@ -15,11 +15,13 @@ _FOR_GPUS = ("ninja", "nvcc")
 
 def lines(facts: Facts, installation: Installation) -> Iterator[CheckLine]:
     """Yield what is to be said of the engine."""
-    for path in facts.paths:
-        told = facts.answer["paths"] is not None and path not in installation.models
-        if told and facts.files.get(path) is None:
-            yield error("engine", f"{path} does not exist", "correct engine.command")
-    yield from _version(facts)
+    told = facts.answer["paths"] is not None
+    programs = [path for path in facts.paths if path not in installation.models]
+    missing = [path for path in programs if told and facts.files.get(path) is None]
+    for path in missing:
+        yield error("engine", f"{path} does not exist", "correct engine.command")
+    if not missing or _runs(facts):  # else it fails for the same reason
+        yield from _version(facts, "engine.python" if installation.package else "engine.command")
     refused = facts.engine.details.get("rendering_error")
     if refused:
         yield error(
@@ -36,17 +38,13 @@ def lines(facts: Facts, installation: Installation) -> Iterator[CheckLine]:
     yield from _caches(facts)
 
 
-def _version(facts: Facts) -> Iterator[CheckLine]:
+def _version(facts: Facts, named_by: str) -> Iterator[CheckLine]:
     version = facts.answer["version"]
     if version is None:
         return
     if version["returncode"] != 0:
         said = version["error"] or version["line"] or f"exit {version['returncode']}"
-        yield error(
-            "engine",
-            f"the server's program cannot be run: {said}",
-            "correct engine.command or engine.python",
-        )
+        yield error("engine", f"the server's program cannot be run: {said}", f"correct {named_by}")
     elif version["line"]:
         yield ok("engine", version["line"])
     else:

@@ -21,22 +21,28 @@ def lines(facts: Facts, sweep_id: str | None) -> Iterator[CheckLine]:
     if failure is not None:
         yield error("GPUs", f"nvidia-smi fails: {failure}", "repair the driver, or the node's PATH")
         return
-    yield from _found(facts)
+    wrong = _wrong_list(facts)
+    yield from [wrong] if wrong else _found(facts)
     others = [*_holders(facts, sweep_id), *_users(facts, sweep_id)]
     yield from others
-    if not others:
+    if not others and not wrong:  # of GPUs that are not there, nothing is as it should be
         yield ok("claims", f"nobody else holds or uses {'them' if facts.gpus else 'the node'}")
     yield from _unseen(facts, sweep_id)
 
 
+def _wrong_list(facts: Facts) -> CheckLine | None:
+    asked = facts.spec.gpus
+    if asked is None or len(facts.gpus) == len(asked):
+        return None
+    there = [gpu["index"] for gpu in facts.answer["gpus"]]
+    return error(
+        "GPUs", f"node.gpus asks for {list(asked)}, the node has {there}", "correct node.gpus"
+    )
+
+
 def _found(facts: Facts) -> Iterator[CheckLine]:
-    asked, gpus = facts.spec.gpus, facts.gpus
-    if asked is not None and len(gpus) != len(asked):
-        there = [gpu["index"] for gpu in facts.answer["gpus"]]
-        yield error(
-            "GPUs", f"node.gpus asks for {list(asked)}, the node has {there}", "correct node.gpus"
-        )
-    elif not gpus:
+    gpus = facts.gpus
+    if not gpus:
         yield ok("GPUs", "none: a launch claims the node as a whole")
     kinds: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for gpu in gpus:

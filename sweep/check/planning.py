@@ -20,6 +20,8 @@ def lines(summary: PlanSummary) -> Iterator[CheckLine]:
             "plan",
             f"{counted(len(labels), 'configuration')} not launched ({some(labels)}): {reason}",
         )
+    for text in summary.warnings:
+        yield warning("plan", text)
     for note in summary.notes:
         yield ok("plan", note)
 

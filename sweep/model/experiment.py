@@ -111,6 +111,10 @@ class Prompt:
     """As the engine's own tokenizer and chat template render it; None: sent as it is written."""
 
 
+FEW_WINDOWS = 3
+"""Below so many, the interval of a trial is weak or missing."""
+
+
 @dataclass(frozen=True)
 class Repeats:
     """How many windows: at least `min`, until the interval is narrow, at most `max`."""

@@ -121,12 +121,21 @@ def hint_of(error: OSError | ValueError) -> str | None:
     """Return what to do about an error of a node's files, None where its words say it."""
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return "free space on that disk, then go on with `sweep resume`"
+    if isinstance(error, NotADirectoryError):
+        return "set node.workdir to a directory, or to a path that can become one"
     return None
+
+
+def no_directory(path: str) -> NotADirectoryError:
+    """Return the error of a file that stands where a directory is wanted, which names it."""
+    return NotADirectoryError(errno.ENOTDIR, f"{path} is a file and no directory")
 
 
 def make_private(directory: Path) -> None:
     """Make a directory and its missing parents, each with mode 0700."""
     if directory.is_dir():
         return
+    if directory.exists():
+        raise no_directory(str(directory))
     make_private(directory.parent)
     directory.mkdir(mode=0o700, exist_ok=True)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import errno
 import posixpath
+import stat
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import paramiko
 from paramiko.sftp import CMD_DATA, CMD_READ, int64
+
+from sweep.nodes.local import no_directory
 
 BLOCK = 32 * 1024
 """What every SFTP server sends in one answer."""
@@ -125,7 +128,14 @@ class _Answers:
 
 def _make_private(sftp: paramiko.SFTPClient, directory: str) -> None:
     """Make a directory and its missing parents, each with mode 0700."""
-    if _exists(sftp, directory):
+    try:
+        mode = sftp.stat(directory).st_mode
+    except FileNotFoundError:
+        pass
+    else:
+        # Of a path below a plain file, SFTP only says that there is no such file.
+        if mode is not None and not stat.S_ISDIR(mode):
+            raise no_directory(directory)
         return
     _make_private(sftp, posixpath.dirname(directory))
     try:

@@ -34,6 +34,8 @@ def show(summary: PlanSummary) -> None:
         console.print(Text(line, style="dim"), soft_wrap=True)
     for skipped in summary.skipped:
         console.print(Text(f"invalid: {skipped.label}: {skipped.reason}", style="yellow"))
+    for text in summary.warnings:
+        console.print(Text(f"warning: {text}", style="yellow"))
     for note in summary.notes:
         console.print(Text(f"note: {note}"))
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from sweep.model.experiment import Budget
+from sweep.model.experiment import FEW_WINDOWS, Budget
 from sweep.model.plan import Plan, PlannedLaunch
 from sweep.model.redaction import redact_argv, redact_env
 from sweep.spec.estimate import Estimate
@@ -54,6 +54,8 @@ class PlanSummary:
     rows: tuple[LaunchRow, ...]
     skipped: tuple[SkippedRow, ...]
     notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+    """What makes results weaker than the launches that they cost."""
 
     @property
     def headline(self) -> str:
@@ -86,6 +88,7 @@ def describe_plan(plan: Plan, estimate: Estimate, budget: Budget) -> PlanSummary
             for item in plan.skipped
         ),
         notes=(*plan.notes, *_budget_notes(plan, estimate, budget)),
+        warnings=tuple(_few_windows(plan)),
     )
 
 
@@ -108,6 +111,18 @@ def _row(position: int, launch: PlannedLaunch) -> LaunchRow:
         unset=server.unset,
         path_first=server.path_first,
     )
+
+
+def _few_windows(plan: Plan) -> Iterator[str]:
+    """Yield a sentence per workload whose every row will be flagged few_windows."""
+    trials = [trial for launch in plan.launches for trial in launch.trials]
+    for name, most in {each.workload.name: each.workload.repeats.max for each in trials}.items():
+        if most < FEW_WINDOWS:
+            yield (
+                f"workload {name}: at most {_counted(most, 'window')} are measured, and below "
+                f"{FEW_WINDOWS} the intervals are weak or missing: set repeats.max to "
+                f"{FEW_WINDOWS} or more"
+            )
 
 
 def _budget_notes(plan: Plan, estimate: Estimate, budget: Budget) -> list[str]:

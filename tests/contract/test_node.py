@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterator, Sequence
@@ -100,6 +101,16 @@ def test_a_file_is_read_as_it_was_put(case: Case) -> None:
     assert case.node.read(path) == b""
 
 
+def test_a_plain_file_where_a_directory_is_wanted_is_named(case: Case) -> None:
+    """However far above; with what to do about it."""
+    case.node.put(f"{case.root}/plain", b"")
+    wanted = re.escape(f"{case.root}/plain is a file and no directory")
+    for below in ("x", "a/b/c"):
+        with pytest.raises(NodeError, match=wanted) as raised:
+            case.node.put(f"{case.root}/plain/{below}", b"")
+        assert "node.workdir" in str(raised.value.hint)
+
+
 def test_a_file_is_read_from_an_offset_up_to_a_limit(case: Case) -> None:
     """Beyond the end there is nothing, which is not the same as no file."""
     path = f"{case.root}/f"
@@ -190,7 +201,7 @@ def test_local_errors_name_node_and_path(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     below = str(tmp_path / "file" / "x")
     node = LocalNode({}, "here")
-    with pytest.raises(NodeError, match=r"here: cannot write .*file/x: File exists"):
+    with pytest.raises(NodeError, match=r"here: cannot write .*x: .*file is a file and no"):
         node.put(below, b"")
     with pytest.raises(NodeError, match="here: cannot read"):
         node.read(str(tmp_path))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fakes.machine import LLAMA_SERVER, Machine
+from fakes.machine import LLAMA_SERVER, Machine, workload
 from fakes.model_files import gguf
 from faults.gpus import FakeGpus
 from faults.remote import node_behind_ssh, remote_node
@@ -21,6 +21,7 @@ GPU = {
     "power.limit": 450, "power.default_limit": 600, "compute_cap": "12.0",
     "persistence_mode": "Enabled",
 }  # fmt: skip
+ENOUGH = [workload("code", windows=3)]
 
 
 def gpus(pid: int | None = None) -> dict[str, Any]:
@@ -63,7 +64,7 @@ def somebody() -> Iterator[int]:
 
 def test_a_usable_machine(machine: Machine) -> None:
     """Exit code 0, the groups, and nothing made: no results, no launch, no file left."""
-    found = lines(machine, machine.experiment([1, 2]))
+    found = lines(machine, machine.experiment([1, 2], workloads=ENOUGH))
     assert set(levels(found)) == {"ok"}
     assert {group for group, _ in found} == {"plan", "local"}
     assert found["plan", "plan"][0][1].startswith(
@@ -72,7 +73,7 @@ def test_a_usable_machine(machine: Machine) -> None:
     assert found["local", "engine"][0][1] == "version: 1 (fake)"
     assert not machine.results.exists()
     assert not list((machine.root / "state").rglob("preflight-*"))
-    shown = machine.run("check", machine.experiment([1]))
+    shown = machine.run("check", machine.experiment([1], workloads=ENOUGH))
     assert shown.code == 0
     assert "nothing stands in the way; looked at in" in shown.text
 
@@ -112,7 +113,8 @@ def test_warnings_refuse_nothing(machine: Machine) -> None:
     machine.environment |= FakeGpus(machine.root, state).environment
     file = machine.experiment([1])
     found = lines(machine, file)
-    assert [place for _, place in levels(found)["warning"]] == ["GPUs"]
+    assert levels(found)["warning"] == [("plan", "plan"), ("local", "GPUs")]
+    assert "at most 2 windows are measured" in found["plan", "plan"][1][1]
     assert machine.inline_to_end("submit", file) == 0
     machine.require_quiet()
 

@@ -13,6 +13,7 @@ from fakes.clock import FakeClock
 
 from sweep.agent import wire
 from sweep.model.errors import NodeError, NodeUnreachableError
+from sweep.nodes.local import hint_of, no_directory
 from sweep.ports import Completed, Reached
 
 BOOT_ID = "11111111-2222-3333-4444-555555555555"
@@ -155,6 +156,12 @@ class FakeNode:
     def put(self, path: str, data: bytes) -> None:
         """Write a whole file."""
         self._reach("put")
+        for parent in map(str, PurePosixPath(path).parents):
+            if parent in self.files:
+                error = no_directory(parent)
+                raise NodeError(
+                    f"{self.name}: cannot write {path}: {error.strerror}", hint=hint_of(error)
+                )
         self.files[path] = bytearray(data)
 
     def read(self, path: str, offset: int = 0, limit: int | None = None) -> bytes | None:

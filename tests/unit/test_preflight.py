@@ -118,9 +118,10 @@ def test_what_failed_first_is_what_is_told() -> None:
 def test_a_python_that_is_too_old_is_said() -> None:
     """Its own complaint, and what is needed."""
     node = FakeNode(FakeClock())
-    node.programs["python3"] = lambda *_: Completed(1, b"", b"SyntaxError: future feature")
+    node.programs["python3"] = lambda *_: Completed(1, b"", b"SyntaxError: future feature\n")
     with pytest.raises(UnusableError, match="SyntaxError: future feature") as raised:
         inspect(node, NodeSpec("n"), EXPERIMENT, FakeEngine(), FakeClock())
+    assert "\n" not in raised.value.message
     assert "Python 3.9 or newer as `python3`" in str(raised.value.hint)
 
 

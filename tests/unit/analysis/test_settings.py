@@ -51,10 +51,17 @@ def test_a_baseline_that_speculates_is_flagged() -> None:
     assert found.row == {"settings_note": "algorithm: nothing asked, EAGLE in effect"}
 
 
-@pytest.mark.parametrize("events", [[], [{"event": "settings", "values": None}]])
-def test_silence_is_told(events: list[Any]) -> None:
+@pytest.mark.parametrize("more", [[], [{"event": "settings", "values": None}]])
+def test_silence_is_told(more: list[Any]) -> None:
     """The server did not answer, or it ended before it could."""
+    events = [{"event": "first_token"}, *more]
     assert read_settings(SERVER, events, is_baseline=False) == Settings({}, ("settings_unknown",))
+
+
+@pytest.mark.parametrize("events", [[], [{"event": "claim_wait"}], [{"event": "server_started"}]])
+def test_a_server_that_never_generated_was_not_asked(events: list[Any]) -> None:
+    """Its failure says all there is to say."""
+    assert read_settings(SERVER, events, is_baseline=False) == Settings({})
 
 
 def test_an_engine_that_does_not_tell_is_not_asked() -> None:

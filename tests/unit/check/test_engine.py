@@ -52,6 +52,20 @@ def test_a_version_that_is_not_told(version: Any, level: Level, finding: str) ->
     assert finding in line.finding
 
 
+@pytest.mark.parametrize(
+    ("installation", "named_by"), [(PROGRAM, "engine.command"), (PACKAGE, "engine.python")]
+)
+def test_what_names_the_program_is_to_be_corrected(
+    installation: Installation, named_by: str
+) -> None:
+    """Each kind of engine has one key for it."""
+    version = {"returncode": 127, "line": None, "error": "not found"}
+    line = lines(installation, version=version)[0]
+    assert (line.finding, line.remedy) == (
+        "the server's program cannot be run: not found", f"correct {named_by}"
+    )  # fmt: skip
+
+
 def test_prompts_that_cannot_be_rendered_are_told() -> None:
     """Before anything is started, with the tokenizer's own words."""
     version = {"line": "v1", "returncode": 0, "details": {"rendering_error": "OSError: no file"}}
@@ -66,12 +80,18 @@ def test_without_a_version_command_nothing_is_said() -> None:
 
 
 def test_a_file_of_the_command_that_is_not_there() -> None:
-    """Models are told as models."""
+    """Models are told as models; that it cannot be run either follows, and is not told again."""
     there = {"/bin/server": None, "m.gguf": None}
-    asked = replace(facts(), paths=tuple(there), answer={**facts().answer, "paths": there})
-    line, version = engine.lines(asked, PROGRAM)
+    version = {"returncode": None, "line": None, "error": "No such file or directory"}
+    answer = {**facts().answer, "paths": there, "version": version}
+    asked = replace(facts(), paths=tuple(there), answer=answer)
+    (line,) = engine.lines(asked, PROGRAM)
     assert (line.level, line.finding) == (Level.ERROR, "/bin/server does not exist")
-    assert version.level is Level.OK
+    assert line.remedy == "correct engine.command"
+    line, ran = engine.lines(
+        replace(asked, answer={**answer, "version": facts().answer["version"]}), PROGRAM
+    )
+    assert ran.level is Level.OK
 
 
 def test_an_untouched_package() -> None:

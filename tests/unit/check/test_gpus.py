@@ -59,10 +59,17 @@ def test_a_broken_driver_is_an_error() -> None:
 
 
 def test_gpus_that_are_not_there() -> None:
-    """What is asked and what there is."""
-    line = lines(gpu(0), spec=NodeSpec("n", (0, 7)))[0]
+    """What is asked and what there is; nothing else is said to be as it should be."""
+    (line,) = lines(gpu(0), spec=NodeSpec("n", (0, 7)))
     assert line.level is Level.ERROR
     assert line.finding == "node.gpus asks for [0, 7], the node has [0]"
+
+
+def test_others_are_named_beside_a_wrong_list() -> None:
+    """All that is wrong is told at once."""
+    found = lines(gpu(0), spec=NodeSpec("n", (0, 7)), gpu_processes=[process(gpu(0))])
+    assert [line.level for line in found] == [Level.ERROR, Level.ERROR]
+    assert "GPU 0 is used by bob" in found[1].finding
 
 
 def test_a_foreign_process_is_named_with_its_gpus() -> None:

@@ -55,6 +55,18 @@ def test_a_budget_that_ends_the_sweep_early_is_a_note() -> None:
     )
 
 
+def test_too_few_windows_are_warned_of_before_they_cost_a_launch() -> None:
+    """Once for a workload, from the bound that no row can be above."""
+    assert summary().warnings == ()
+    assert summary("workloads.0.repeats={min: 2, max: 3}").warnings == ()
+    assert summary("workloads.0.repeats={min: 2, max: 2}").warnings == (
+        (
+            "workload code: at most 2 windows are measured, and below 3 the intervals are weak or "
+            "missing: set repeats.max to 3 or more"
+        ),
+    )
+
+
 def test_the_summary_is_json_without_secrets() -> None:
     """It can be printed by --json; what looks like a secret is blanked out."""
     described = summary("engine.env.HF_TOKEN=hf_abcdef", "engine.args.api-key=12345")
