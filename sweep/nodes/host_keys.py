@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,11 +52,18 @@ def known_keys(name: str, paths: Iterable[str]) -> tuple[KnownKey, ...]:
 
 
 def check_host_key(
-    alias: str, name: str, offered: HostKey, known: Iterable[KnownKey], add_to: str
+    alias: str,
+    name: str,
+    offered: HostKey,
+    known: Iterable[KnownKey],
+    *,
+    add_to: str,
+    unchecked: Sequence[str] = (),
 ) -> None:
     """Raise NodeError unless the offered key is known. A changed key is always refused.
 
-    `add_to`: the file that the remedy for an unknown key adds it to.
+    `add_to`: the file that the remedy for an unknown key adds it to. `unchecked`: settings of the
+    user's by which `ssh` takes any key, of which the refusal says that they are not followed.
     """
     lines = tuple(known)
     shown = str(offered)
@@ -69,9 +76,22 @@ def check_host_key(
     plain = [line for line in lines if not line.marker]
     if any(line.key == offered for line in plain):
         return
+    seen = _not_followed(unchecked)
     if plain:
-        raise NodeError(_changed(alias, name, shown, plain), hint=_changed_hint(name, plain))
-    raise NodeError(_unknown(alias, name, shown, lines), hint=_unknown_hint(name, offered, add_to))
+        changed = f"{_changed(alias, name, shown, plain)}{seen}"
+        raise NodeError(changed, hint=_changed_hint(name, plain))
+    unknown = f"{_unknown(alias, name, shown, lines)}{seen}"
+    raise NodeError(unknown, hint=_unknown_hint(name, offered, add_to))
+
+
+def _not_followed(unchecked: Sequence[str]) -> str:
+    if not unchecked:
+        return ""
+    verb = "is" if len(unchecked) == 1 else "are"
+    return (
+        f" ({' and '.join(unchecked)} of the SSH config {verb} seen and not followed: sweep checks "
+        "every host key)"
+    )
 
 
 def _changed(alias: str, name: str, shown: str, plain: Iterable[KnownKey]) -> str:

@@ -34,7 +34,9 @@ def greet(transport: paramiko.Transport, hop: Hop, default_identities: Sequence[
         said = str(error) or type(error).__name__
         raise LinkLostError(f"no SSH connection to {hop.address}: {said}") from error
     offered = HostKey(shown.get_name(), shown.asbytes())
-    check_host_key(hop.alias, hop.key_name, offered, known, hop.known_hosts[0])
+    check_host_key(
+        hop.alias, hop.key_name, offered, known, add_to=hop.known_hosts[0], unchecked=hop.unchecked
+    )
     log_in(transport, hop, default_identities)
 
 

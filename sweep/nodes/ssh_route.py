@@ -6,7 +6,7 @@ import getpass
 import os
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,8 @@ class Hop:
     connect_timeout_s: int
     family: socket.AddressFamily = socket.AF_UNSPEC
     jumps: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
+    """Settings by which OpenSSH would take any host key. They are not followed."""
     not_honoured: tuple[str, ...] = ()
 
     @property
@@ -136,6 +138,7 @@ def _hop(target: str, files: SshFiles) -> Hop:
         connect_timeout_s=_number(alias, settings, "connecttimeout", 10),
         family=_FAMILIES.get(settings.get("addressfamily", "any").lower(), socket.AF_UNSPEC),
         jumps=() if jump.lower() == "none" else tuple(part.strip() for part in jump.split(",")),
+        unchecked=tuple(_unchecked(settings)),
         not_honoured=(*left_out, *_ignored(alias, settings)),
     )
 
@@ -147,10 +150,17 @@ def _ignored(alias: str, settings: Mapping[str, Any]) -> list[str]:
         for key, value in settings.items()
         if key not in _HONOURED | _WITHOUT_EFFECT
     ]
+    named += [f"{alias}: {each} (host keys are always checked)" for each in _unchecked(settings)]
+    return named
+
+
+def _unchecked(settings: Mapping[str, Any]) -> Iterator[str]:
     strict = settings.get("stricthostkeychecking", "yes").lower()
     if strict not in ("yes", "ask"):
-        named.append(f"{alias}: stricthostkeychecking {strict} (host keys are always checked)")
-    return named
+        yield f"StrictHostKeyChecking {strict}"
+    files = settings.get("userknownhostsfile", "").split()
+    if files and all(path in _NO_FILE for path in files):
+        yield f"UserKnownHostsFile {' '.join(files)}"
 
 
 def _known_hosts(settings: Mapping[str, Any], files: SshFiles) -> tuple[str, ...]:

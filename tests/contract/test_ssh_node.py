@@ -267,6 +267,8 @@ def test_a_changed_key_is_always_refused(server: Sshd, tmp_path: Path, strict: s
     assert server.fingerprint(old) in caught.value.message
     assert server.fingerprint(new) in caught.value.message
     assert f"{server.known_hosts}:1" in caught.value.message
+    told = f"StrictHostKeyChecking {strict} of the SSH config is seen and not followed"
+    assert (told in caught.value.message) is (strict != "yes")
 
 
 def test_a_key_of_a_known_kind_is_asked_for(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_damaged_lines_and_missing_files_have_no_keys(tmp_path: Path) -> None:
 
 def check(offered: HostKey, *known: KnownKey) -> None:
     """Check a key of the machine `gpu`."""
-    check_host_key("gpu", "[gpu.lab]:2222", offered, known, "/home/me/.ssh/known_hosts")
+    check_host_key("gpu", "[gpu.lab]:2222", offered, known, add_to="/home/me/.ssh/known_hosts")
 
 
 def at(key: HostKey, line: int = 3, marker: str = "") -> KnownKey:
@@ -99,6 +99,27 @@ def test_an_unknown_key_is_refused_with_the_exact_remedy() -> None:
     assert caught.value.hint.endswith(
         "echo '[gpu.lab]:2222 ssh-ed25519 b3VyIGtleQ==' >> /home/me/.ssh/known_hosts"
     )
+
+
+@pytest.mark.parametrize(
+    ("unchecked", "seen"),
+    [
+        (("StrictHostKeyChecking no",), "StrictHostKeyChecking no of the SSH config is seen and"),
+        (
+            ("StrictHostKeyChecking no", "UserKnownHostsFile /dev/null"),
+            "StrictHostKeyChecking no and UserKnownHostsFile /dev/null of the SSH config are seen",
+        ),
+    ],
+)
+def test_settings_that_would_take_any_key_are_told_with_the_refusal(
+    unchecked: tuple[str, ...], seen: str
+) -> None:
+    """`ssh` connects with them: the user must hear why sweep does not, and what to do."""
+    for known, remedy in (((), "echo '[gpu.lab]:2222"), ((at(OTHER),), "ssh-keygen -R")):
+        with pytest.raises(NodeError, match="every host key") as caught:
+            check_host_key("gpu", "[gpu.lab]:2222", OURS, known, add_to="/k", unchecked=unchecked)
+        assert seen in caught.value.message
+        assert remedy in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("known", [OTHER, RSA], ids=["same kind", "another kind"])

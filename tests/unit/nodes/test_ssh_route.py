@@ -102,8 +102,11 @@ def test_files_that_keep_no_host_keys_are_not_used(tmp_path: Path) -> None:
     found = hop(tmp_path, "gpu", "UserKnownHostsFile /dev/null\nStrictHostKeyChecking no\n")
     assert found.known_hosts == ("/me/known_hosts", "/system/known_hosts")
     assert found.not_honoured == (
-        "gpu: stricthostkeychecking no (host keys are always checked)",
-    )  # fmt: skip
+        "gpu: StrictHostKeyChecking no (host keys are always checked)",
+        "gpu: UserKnownHostsFile /dev/null (host keys are always checked)",
+    )
+    assert found.unchecked == ("StrictHostKeyChecking no", "UserKnownHostsFile /dev/null")
+    assert hop(tmp_path, "gpu", "StrictHostKeyChecking ask\n").unchecked == ()
 
 
 @pytest.mark.parametrize(
