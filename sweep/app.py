@@ -379,7 +379,8 @@ def start_driver(prepared: Prepared, environment: Mapping[str, str], *, keep_goi
             (os.POSIX_SPAWN_DUP2, 1, 2),
         ],
         setsid=True,
-        setsigmask=[],
+        # Held back until the driver can take them: one that comes early must not kill it.
+        setsigmask=[signal.SIGINT, signal.SIGTERM],
     )
     prepared.lock.release()
     return pid
@@ -426,7 +427,8 @@ def _exists(pid: int) -> bool:
     return process is not None and not process.dead
 
 
-def signal_driver(pid: int) -> None:
-    """Ask a driver to stop its sweep gracefully; one that has just ended needs no asking."""
+def signal_driver(pid: int, number: signal.Signals = signal.SIGTERM) -> None:
+    """Ask a driver by SIGINT or SIGTERM to stop its sweep gracefully, as it was asked of us; one
+    that has just ended needs no asking."""
     with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, number)

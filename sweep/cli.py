@@ -143,6 +143,8 @@ def submit(
     planned = app.plan(loaded.experiment, os.environ)
     summary = app.plan_summary(loaded.experiment, planned)
     app.require_launches(planned.plan)
+    for text in summary.warnings:
+        click.echo(f"warning: {text}", err=True)
     _confirm(summary.launches, summary.estimate.seconds / 3600, yes=yes)
     prepared = app.prepare(loaded, planned, _directory(results), new=new)
     if prepared.earlier:
@@ -231,7 +233,7 @@ def _drive(prepared: Prepared, *, detach: bool, keep_going: bool) -> int:
     if prepared.to_run == 0:
         prepared.lock.release()
         click.echo("nothing to run: every trial is complete")
-        terminal.show_result(*views.result(directory), directory)
+        terminal.show_result(*views.result(directory), views.written_report(directory))
         return 0
     for text in prepared.warnings:
         click.echo(f"warning: {text}", err=True)

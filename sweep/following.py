@@ -89,13 +89,20 @@ def _follow(directory: Path, pid: int, signals: Signals) -> tuple[bool, RunRow |
             if not signals.pending():
                 return False, run
             view.pause()
-            on_terminal = signals.take() == "SIGINT" and sys.stdin.isatty()
+            name = signals.take()
+            on_terminal = name == signal.SIGINT.name and sys.stdin.isatty()
             if on_terminal and not stopping and _leave_running(signals):
                 return True, run
             again = "still stopping" if stopping else "stopping"
-            click.echo(f"{again}: the server is stopped and the node proven clean", err=True)
-            app.signal_driver(pid)
+            click.echo(f"{again}: {_what_stops(directory)}", err=True)
+            app.signal_driver(pid, signal.Signals[name])
             stopping = True
+
+
+def _what_stops(directory: Path) -> str:
+    if views.progress(directory).now:
+        return "the server is stopped and the node proven clean"
+    return "no server runs, and what was measured is kept"
 
 
 def _leave_running(signals: Signals) -> bool:
@@ -116,9 +123,9 @@ def _tell(directory: Path, pid: int, run: RunRow | None) -> int:
             hint=f"{'free space there; ' if full else ''}what was recorded is kept, and what runs "
             f"on a node goes on; go on with `sweep resume {directory.name}`",
         )
-    terminal.show_result(*views.result(directory), directory)
+    terminal.show_result(*views.result(directory), views.written_report(directory, run))
     if run.note:
         click.echo(f"note: {run.note}", err=True)
-    if run.exit_code:
+    if run.exit_code and not views.is_complete(directory):
         click.echo(f"go on with: sweep resume {directory.name}", err=True)
     return run.exit_code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import time
 from collections import Counter
@@ -142,6 +143,24 @@ def report(directory: Path) -> Path:
         read = record(directory)
         write_report(read, directory, engine_of(read.experiment.engine).count)
     return path.absolute()
+
+
+def written_report(directory: Path, run: RunRow | None = None) -> Path | None:
+    """Return the path of the report that a run (None: any) wrote, None when it wrote none."""
+    path = directory / _REPORT_FILE
+    if not path.exists():
+        return None
+    since_s = dt.datetime.fromisoformat(run.started_utc).timestamp() if run else 0.0
+    return path if path.stat().st_mtime >= since_s else None
+
+
+def is_complete(directory: Path) -> bool:
+    """Return whether every trial of a sweep is complete: resume would find nothing to run."""
+    database = SweepDb.open(directory)
+    try:
+        return all(state.is_complete for state, _, _ in database.trial_states().values())
+    finally:
+        database.close()
 
 
 def result(directory: Path) -> tuple[pd.DataFrame, Verdict]:

@@ -7,26 +7,30 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from types import FrameType
 
 from sweep.agent import procs, wire
 from sweep.driver.clock import SystemClock
+from sweep.driver.departures import Departures
 from sweep.driver.lanes import Lanes
 from sweep.driver.ray_files import remove_abandoned
 from sweep.driver.sweep_run import RunResult, RunSetup, SweepRun, nodes_of
 from sweep.driver.thread_lanes import ThreadLanes
 from sweep.engines import engine_of
-from sweep.model.errors import StoreError, SweepError
+from sweep.model.errors import InterruptedSweep, StoreError, SweepError
 from sweep.model.experiment import NodeSpec
-from sweep.nodes.access import agent_python, node_factory, on_each
+from sweep.model.record import SweepRecord
+from sweep.nodes.access import agent_python, node_factory
 from sweep.nodes.archive import agent_archive
-from sweep.nodes.leaving import leave
 from sweep.ports import Clock, Node
 from sweep.store.directory import DRIVER_LOG, LAUNCHES_DIR, SweepLock
 from sweep.store.read import read_sweep
-from sweep.store.sweep_db import AttemptRow, SweepDb
+from sweep.store.sweep_db import SweepDb
+
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopSignals:
@@ -34,18 +38,33 @@ class StopSignals:
 
     def __init__(self) -> None:
         self._name: str | None = None
+        self._interrupts = False
 
     def install(self) -> None:
-        """Catch both signals."""
-        signal.signal(signal.SIGINT, self._caught)
-        signal.signal(signal.SIGTERM, self._caught)
+        """Catch both signals, those too that were held back since the process was started."""
+        for number in _STOP_SIGNALS:
+            signal.signal(number, self._caught)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
+
+    @contextmanager
+    def interrupting(self) -> Iterator[None]:
+        """Let a signal end the block at once by KeyboardInterrupt, which libraries let pass."""
+        self._interrupts = True
+        try:
+            yield
+        finally:
+            self._interrupts = False
 
     def requested(self) -> str | None:
         """Return the signal's name, None when none came."""
         return self._name
 
     def _caught(self, number: int, _frame: FrameType | None) -> None:
-        self._name = self._name or signal.Signals(number).name
+        name = signal.Signals(number).name
+        self._name = self._name or name
+        if self._interrupts:
+            self._interrupts = False
+            raise KeyboardInterrupt(name)
 
 
 def drive(
@@ -64,7 +83,7 @@ def drive(
         return RayLanes(factories, clock)
 
     run = Drive(directory, lock, environment, keep_going=keep_going)
-    return run.to_end(lanes, signals.requested, report=True)
+    return run.to_end(lanes, signals.requested, signals.interrupting)
 
 
 def stop_what_runs(directory: Path, lock: SweepLock, environment: Mapping[str, str]) -> int:
@@ -72,7 +91,7 @@ def stop_what_runs(directory: Path, lock: SweepLock, environment: Mapping[str, s
     that does not answer soon keeps nobody from stopping the others."""
     remove_abandoned()
     run = Drive(directory, lock, environment, keep_going=False)
-    return run.to_end(ThreadLanes, lambda: "cancel", report=False)
+    return run.to_end(ThreadLanes, lambda: "cancel", None)
 
 
 class Drive:
@@ -93,7 +112,9 @@ class Drive:
         this = procs.read(os.getpid())
         assert this is not None
         host, now = socket.gethostname(), self._clock.utc()
-        lock.name_holder(f"driver pid {this.pid} on {host} since {now}")
+        self._lock = lock
+        self._holder = f"driver pid {this.pid} on {host} since {now}"
+        lock.name_holder(self._holder)
         self._database = SweepDb.open(directory)
         self._run = self._database.begin_run(this.pid, this.start_ticks, procs.boot_id(), host, now)
 
@@ -101,15 +122,15 @@ class Drive:
         self,
         make_lanes: Callable[[Mapping[str, Callable[[], Node]], Clock], Lanes],
         stop_requested: Callable[[], str | None],
-        *,
-        report: bool,
+        interrupting: Callable[[], AbstractContextManager[None]] | None,
     ) -> int:
-        """Run, report, and record how it ended."""
+        """Run, report, and record how it ended. `interrupting` is what the report is written in,
+        and raises KeyboardInterrupt when that is to end early; None: no report is written."""
         result = RunResult(1, f"the driver failed: see {self._directory / DRIVER_LOG}")
         try:
             result = self._launches(make_lanes, stop_requested)
-            if report:
-                result = self._report(result)
+            if interrupting is not None:
+                result = self._report(result, stop_requested, interrupting)
         except SweepError as error:
             hint = f" ({error.hint})" if error.hint else ""
             result = RunResult(error.exit_code, f"{error.message}{hint}")
@@ -138,6 +159,18 @@ class Drive:
         }
         self._database.set_stage(self._run, "starting the lanes")
         lanes = make_lanes(factories, self._clock)
+        specs = {node.name: node for node in nodes}
+        departures = Departures(self._database, specs, factories, self._clock, keep=experiment.keep)
+        told = False
+
+        def asked() -> str | None:
+            nonlocal told
+            by = stop_requested()
+            if by is not None and not told:
+                told = True
+                self._lock.name_holder(self._holder, stopping=True)
+            return by
+
         try:
             self._database.set_stage(self._run, "running")
             setup = self._setup(nodes)
@@ -147,12 +180,13 @@ class Drive:
                 clock=self._clock,
                 engine=engine_of(experiment.engine),
                 setup=setup,
-                stop_requested=stop_requested,
+                stop_requested=asked,
+                leave=departures.begin,
                 fastest=self._fastest,
             ).run()
         finally:
             lanes.close()
-        self._leave(nodes, keep=experiment.keep)
+        departures.end()
         return result
 
     def _fastest(self, scan: str) -> str | None:
@@ -163,29 +197,6 @@ class Drive:
         record = read_sweep(self._database)
         frame = read_frame(record, engine_of(record.experiment.engine).count)
         return fastest_of(frame, record.experiment, scan)
-
-    def _leave(self, nodes: Sequence[NodeSpec], *, keep: bool) -> None:
-        """Give back what the sweep keeps on its nodes, and remove its directories from those that
-        hold nothing more of it; a node that does not answer keeps nobody waiting for the report."""
-        sweep_id = self._database.sweep_id
-        rows: dict[str, list[AttemptRow]] = {}
-        for row in self._database.attempts():
-            rows.setdefault(row.node, []).append(row)
-        specs = {spec.name: spec for spec in nodes if spec.name in rows}
-
-        def leave_one(name: str, node: Node) -> None:
-            own = rows[name]
-            fetched = all(row.outcome is not None and row.fetched is not None for row in own)
-            directories = [str(PurePosixPath(row.directory).parent.parent) for row in own]
-            remove = fetched and not keep
-            leave(node, specs[name], sweep_id, directories, remove=remove)
-
-        factories = {
-            name: node_factory(spec, self._environment, self._clock) for name, spec in specs.items()
-        }
-        for failed in on_each(factories, leave_one).values():
-            if failed is not None:  # nothing is lost; `clean` can do it later
-                print(f"{self._clock.utc()} {failed.message}", file=sys.stderr)
 
     def _setup(self, nodes: Sequence[NodeSpec]) -> RunSetup:
         archive_name, archive = agent_archive()
@@ -204,16 +215,37 @@ class Drive:
             keep_going=self._keep_going,
         )
 
-    def _report(self, result: RunResult) -> RunResult:
-        """Write plots, table and report; a fault here costs no measurement, but is told."""
+    def _report(
+        self,
+        result: RunResult,
+        stop_requested: Callable[[], str | None],
+        interrupting: Callable[[], AbstractContextManager[None]],
+    ) -> RunResult:
+        """Write plots, table and report; a fault here costs no measurement, but is told. A signal
+        that did not stop the launches themselves ends it: `view` writes the report as well."""
         self._database.set_stage(self._run, "drawing plots and report")
+        stopped_before = result.exit_code == InterruptedSweep.exit_code
         try:
-            from sweep.report.write import write_report  # noqa: PLC0415 - matplotlib, once
-
             record = read_sweep(self._database)
-            write_report(record, self._directory, engine_of(record.experiment.engine).count)
+            with interrupting():
+                self._write_report(record, None if stopped_before else stop_requested())
+        except KeyboardInterrupt as stopped:
+            note = (
+                f"stopped ({stopped}) while the report was written: every measurement is kept, "
+                f"and `sweep view {self._database.sweep_id}` writes it"
+            )
+            return RunResult(
+                InterruptedSweep.exit_code, "; ".join(filter(None, [result.note, note]))
+            )
         except Exception as error:  # noqa: BLE001 - whatever it is, the measurements are safe
             traceback.print_exc()
             note = f"the report could not be written: {error}; every measurement is kept"
             return RunResult(result.exit_code or 1, result.note or note)
         return result
+
+    def _write_report(self, record: SweepRecord, stopped_by: str | None) -> None:
+        if stopped_by is not None:  # after the last launch, before anything could be interrupted
+            raise KeyboardInterrupt(stopped_by)
+        from sweep.report.write import write_report  # noqa: PLC0415 - matplotlib, once
+
+        write_report(record, self._directory, engine_of(record.experiment.engine).count)

@@ -25,7 +25,7 @@ from sweep.driver.lane import (
     Unanswered,
 )
 from sweep.driver.lanes import Fetched, FetchTask, LaneFailed, LaneLost, Lanes, LanesEvent
-from sweep.driver.stop_rules import failure_of, over_budget, reason_to_pause
+from sweep.driver.stop_rules import Stop, failure_of, over_budget, reason_to_stop
 from sweep.engines.classify import judge_launch, judge_trial
 from sweep.model.experiment import Experiment, NodeSpec
 from sweep.model.plan import Plan, PlannedLaunch, PlannedTrial
@@ -95,7 +95,14 @@ class _LaneState:
     running: _Running | None = None
     silent_since: str | None = None
     """Time of day since when the node does not answer; None: it does."""
+    answers_since: str | None = None
+    """Time of day since when it answers again; None: it was not silent in this run."""
+    fetching: int = 0
+    left: bool = False
+    """Whether nothing is to be done on the node; a stop may still find a launch there."""
     paused: Failure | None = None
+    stopped_arms: list[Failure] = field(default_factory=list)
+    """Why nothing more is started of some arms, while the lane goes on."""
     attempts: dict[str, int] = field(default_factory=dict)
     """Attempts of each launch that this run started."""
     deciding: str | None = None
@@ -117,9 +124,11 @@ class SweepRun:
         setup: RunSetup,
         stop_requested: Callable[[], str | None],
         fastest: Callable[[str], str | None],
+        leave: Callable[[str], None],
     ) -> None:
         """Prepare; `fastest` returns the configuration that a scan, by its launch id, found to be
-        the fastest, None: there is none."""
+        the fastest, None: there is none. `leave` is called with a node's name when nothing is to be
+        done there any more."""
         self._database = database
         self._lanes = lanes
         self._clock = clock
@@ -127,11 +136,11 @@ class SweepRun:
         self._setup = setup
         self._stop_requested = stop_requested
         self._fastest = fastest
+        self._leave = leave
         self._experiment: Experiment = database.experiment()
         self._plan: Plan = database.plan()
         self._nodes = {node.name: node for node in nodes_of(database)}
         self._stopped_by: str | None = None
-        self._fetching = 0
         self._started_s = clock.monotonic_s()
         self._driven_before_s = database.driven_s(setup.run)
         self._judged: set[str] = set()
@@ -152,7 +161,10 @@ class SweepRun:
             for name, lane in self._state.items():
                 if lane.running is None and lane.deciding is None:
                     self._start_next(name, lane)
-            if not self._fetching and all(lane.running is None for lane in self._state.values()):
+                if lane.running is None and not lane.fetching and not lane.left:
+                    lane.left = True
+                    self._leave(name)
+            if all(lane.left for lane in self._state.values()):
                 break
             for name, event in self._lanes.poll(_POLL_S):
                 self._handle(name, event)
@@ -209,6 +221,8 @@ class SweepRun:
                 stage += f"; {name} does not answer since {lane.silent_since}, trying again"
                 if self._stopped_by:
                     stage += f" for at most {STOP_PATIENCE_S:g} s"
+            elif lane.answers_since is not None:
+                stage += f"; {name} answers again since {lane.answers_since}"
         self._database.set_stage(self._setup.run, stage)
 
     def _start_next(self, name: str, lane: _LaneState) -> None:
@@ -252,7 +266,7 @@ class SweepRun:
             running.events.append(json.loads(line))
         for line in self._database.lines(launch.launch_id, last.attempt, wire.REQUESTS_FILE):
             running.records.append(wire.decode_request(line))
-        lane.running = running
+        lane.running, lane.left = running, False
         lane.attempts[launch.launch_id] = lane.attempts.get(launch.launch_id, 0) + 1
         self._lanes.start(name, task)
 
@@ -309,7 +323,7 @@ class SweepRun:
     def _handle(self, name: str, event: LanesEvent) -> None:
         lane = self._state[name]
         if isinstance(event, Fetched):
-            self._fetching -= 1
+            lane.fetching -= 1
             if event.error is None:
                 self._database.set_fetched(
                     event.task.launch_id, event.task.attempt, event.task.target
@@ -337,13 +351,17 @@ class SweepRun:
     def _note_silence(self, name: str, lane: _LaneState, event: LanesEvent) -> None:
         now = self._clock.utc()
         if isinstance(event, Unanswered) and lane.silent_since is None:
-            lane.silent_since = now
+            lane.silent_since, lane.answers_since = now, None
             print(f"{now} {name} does not answer, trying again: {event.message}")
         elif lane.silent_since is None or isinstance(event, (Unanswered, LaneLost)):
             return
         else:
             lane.silent_since = None
-            print(f"{now} {name}: {'given up' if isinstance(event, LaneFailed) else 'it answers'}")
+            if isinstance(event, LaneFailed):
+                print(f"{now} {name}: given up")
+            else:
+                lane.answers_since = now
+                print(f"{now} {name} answers again")
         self._show_stage()
 
     def _record(self, running: _Running, event: Lines) -> None:
@@ -412,8 +430,10 @@ class SweepRun:
         if state is not LaunchState.INTERRUPTED:
             lane.failures.append(failure_of(state, failure, trials.values()))
             keep_going = self._setup.keep_going
-            reason = reason_to_pause(launch, lane.failures, keep_going=keep_going)
-            lane.paused = lane.paused or reason
+            works = self._works(name)
+            stop = reason_to_stop(launch, lane.failures, keep_going=keep_going, works=works)
+            if stop is not None:
+                self._stop(lane, stop)
         if self._missing(launch) and lane.attempts[launch.launch_id] <= _RETRIES_INTERRUPTED:
             lane.queue.appendleft(launch)
         elif launch.alone and state is not LaunchState.INTERRUPTED:
@@ -448,6 +468,24 @@ class SweepRun:
             self._database.add_launch(launch, scan.launch_id)
             lane.queue.appendleft(launch)
 
+    def _works(self, name: str) -> bool:
+        states = self._database.trial_states()
+        return any(
+            states[trial.trial_id][0] in (TrialState.OK, TrialState.PARTIAL)
+            for launch in self._plan.launches
+            if launch.node == name
+            for trial in launch.trials
+        )
+
+    def _stop(self, lane: _LaneState, stop: Stop) -> None:
+        if stop.arm is None:
+            lane.paused = lane.paused or stop.reason
+            return
+        own = [each for each in lane.queue if each.arm == stop.arm and not self._is_open(each)]
+        self._database.set_not_run([launch.launch_id for launch in own], stop.reason)
+        lane.queue = deque(launch for launch in lane.queue if launch not in own)
+        lane.stopped_arms.append(stop.reason)
+
     def _missing(self, launch: PlannedLaunch) -> list[str]:
         """Return the trials of a launch that this run still owes: interrupted or never tried."""
         states = self._database.trial_states()
@@ -480,13 +518,19 @@ class SweepRun:
     def _fetch(self, name: str, launch_id: str, attempt: int, directory: str) -> None:
         target = self._setup.launches_directory / launch_id / str(attempt)
         task = FetchTask(launch_id, attempt, directory, str(target), self._experiment.keep)
-        self._fetching += 1
+        self._state[name].fetching += 1
         self._lanes.fetch(name, task)
 
     # -- the end -----------------------------------------------------------------------------
 
     def _result(self) -> RunResult:
-        notes = [lane.paused.message for lane in self._state.values() if lane.paused]
+        reasons = [
+            reason
+            for lane in self._state.values()
+            for reason in (*lane.stopped_arms, lane.paused)
+            if reason is not None
+        ]
+        notes = [reason.message for reason in reasons]
         note = "; ".join(dict.fromkeys(notes)) or None
         if self._stopped_by is not None:
             return RunResult(130, note)

@@ -82,14 +82,15 @@ def verdict_panel(verdict: Verdict, *, warnings: bool = True) -> RenderableType:
     return Group(box, *(_text(f"! {text}", "yellow") for text in verdict.warnings))
 
 
-def show_result(frame: pd.DataFrame, verdict: Verdict, directory: Path) -> None:
-    """Print the table, the verdict and where the report is."""
+def show_result(frame: pd.DataFrame, verdict: Verdict, report: Path | None) -> None:
+    """Print the table, the verdict and where the report is; None: it was not written."""
     console = open_console()
     console.print(summary(frame, verdict))
     console.print(verdict_panel(verdict))
     for sentence in findings(frame):
         console.print(_text(f"· {sentence}"))
-    console.print(Text(f"report: {directory / 'report.html'}"), soft_wrap=True)
+    if report is not None:
+        console.print(Text(f"report: {report}"), soft_wrap=True)
 
 
 def _figures(row: Any) -> list[str]:

@@ -19,6 +19,7 @@ EXPERIMENT_FILE = "experiment.yaml"
 DRIVER_LOG = "driver.log"
 LOCK_FILE = "lock"
 LAUNCHES_DIR = "launches"
+_STOPPING = ", which is stopping"
 
 _LEAST_FREE_BYTES = 64 * 2**20
 """Database, report and the fetched logs of a small sweep."""
@@ -90,24 +91,34 @@ class SweepLock:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(descriptor, 4096, 0).decode(errors="replace").strip()
+            told = os.pread(descriptor, 4096, 0).decode(errors="replace").strip()
             os.close(descriptor)
-            raise SweepLockedError(
-                f"sweep {directory.name} is run by {holder or 'another process'}",
-                hint=f"follow it with `sweep status --watch {directory.name}`, "
-                f"or stop it with `sweep cancel {directory.name}`",
-            ) from None
+            raise _locked(directory.name, *told.partition(_STOPPING)[:2]) from None
         os.ftruncate(descriptor, 0)  # an earlier holder's name
         return cls(descriptor)
 
-    def name_holder(self, text: str) -> None:
-        """Write who holds the lock, for the message that others get."""
+    def name_holder(self, text: str, *, stopping: bool = False) -> None:
+        """Write who holds the lock, for the message that others get, and whether it was asked to
+        stop already."""
         os.ftruncate(self.descriptor, 0)
-        os.pwrite(self.descriptor, text.encode(), 0)
+        os.pwrite(self.descriptor, f"{text}{_STOPPING if stopping else ''}".encode(), 0)
 
     def release(self) -> None:
         """Let go; the file stays."""
         os.close(self.descriptor)
+
+
+def _locked(sweep_id: str, holder: str, stopping: str) -> SweepLockedError:
+    follow = f"`sweep status --watch {sweep_id}`"
+    hint = f"follow it with {follow}, or stop it with `sweep cancel {sweep_id}`"
+    if stopping:
+        hint = (
+            f"wait until it has ended, {follow} follows it: that takes minutes at most, also when "
+            "a node does not answer; then try again"
+        )
+    return SweepLockedError(
+        f"sweep {sweep_id} is run by {holder or 'another process'}{stopping}", hint=hint
+    )
 
 
 @dataclass(frozen=True)

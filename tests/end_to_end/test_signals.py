@@ -67,6 +67,8 @@ def test_signals_stop_the_sweep_in_good_order(machine: Machine) -> None:
         assert ended.code == INTERRUPTED, ended.text
         assert f"sweep resume {machine.directory.name}" in ended.text
         require_stopped(machine, server)
+        name = signal.Signals(numbers[0]).name
+        assert machine.last_run().note == f"the sweep was stopped ({name})"
         arguments = ("resume",)
     machine.serve_with("--rate 2000")
     assert machine.inline_to_end("resume") == 0
@@ -85,6 +87,30 @@ def running(machine: Machine) -> int | None:
     with machine.database() as database:
         runs = database.runs()
     return runs[-1].run if runs and runs[-1].exit_code is None else None
+
+
+@pytest.mark.ray
+def test_a_stop_while_the_report_is_written_costs_no_result(machine: Machine) -> None:
+    """The run ends at once and says what came; every trial is there, and `view` writes what is
+    missing."""
+    following = machine.start("submit", machine.experiment([1]))
+    machine.wait_for_sweep()
+    eventually(lambda: machine.last_run().stage == "drawing plots and report")
+    os.kill(following.pid, signal.SIGINT)
+    ended = finished(following)
+    assert ended.code == INTERRUPTED, ended.text
+    note = machine.last_run().note
+    assert note is not None
+    assert note.startswith("stopped (SIGINT) while the report was written")
+    assert note in ended.text
+    assert "go on with" not in ended.text
+    assert "report:" not in ended.text
+    assert machine.states() == {"ok": 1}
+    machine.require_quiet()
+    report = machine.directory / "report.html"
+    assert not report.exists()
+    assert machine.run("view", "--no-open").code == 0
+    assert report.exists()
 
 
 @contextmanager

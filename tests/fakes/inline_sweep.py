@@ -129,7 +129,7 @@ def run_inline(task: Inline) -> None:
         drive = Drive(
             prepared.directory, prepared.lock, task.environment, keep_going=task.keep_going
         )
-        code = drive.to_end(lanes, signals.requested, report=False)
+        code = drive.to_end(lanes, signals.requested, None)
     except SweepError as error:
         print(error.message, flush=True)
         code = error.exit_code

@@ -119,6 +119,8 @@ class SmallSweep:
         self.database = SweepDb.create(root, "small-1", "small", self.clock.utc())
         self.engine: FakeEngine = SmallEngine()
         self.tasks: list[LaunchTask] = []
+        self.left: list[tuple[str, float]] = []
+        """Nodes with the time at which they were left [s]."""
         self.submit(experiment)
 
     @property
@@ -167,6 +169,7 @@ class SmallSweep:
             ),
             stop_requested=stop,
             fastest=fastest,
+            leave=lambda name: self.left.append((name, self.clock.monotonic_s())),
         ).run()
         self.database.end_run(number, self.clock.utc(), result.exit_code, result.note)
         return result

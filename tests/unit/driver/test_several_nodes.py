@@ -196,6 +196,15 @@ def test_a_silent_node_delays_a_stop_for_a_bounded_time(tmp_path: Path) -> None:
     assert (sweep.launches()[0], sweep.launches()[ON_A]) == ("interrupted", "running")
 
 
+def test_a_node_is_left_when_nothing_is_to_be_done_there(tmp_path: Path) -> None:
+    """Once, when its own files are fetched, whatever the other one still does."""
+    sweep = two_nodes(tmp_path)
+    assert sweep.run().exit_code == 0
+    (first, first_s), (last, last_s) = sweep.left
+    assert (first, last) == ("a", "b")
+    assert first_s < last_s
+
+
 def test_what_runs_on_a_node_that_the_file_no_longer_names_is_stopped_there(
     tmp_path: Path,
 ) -> None:

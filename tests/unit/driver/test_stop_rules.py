@@ -5,14 +5,26 @@ from __future__ import annotations
 import pytest
 from fakes.sweeps import small_experiment, small_plan
 
-from sweep.driver.stop_rules import failure_of, over_budget, reason_to_pause
+from sweep.driver.stop_rules import Stop, failure_of, over_budget, reason_to_stop
 from sweep.model.experiment import Budget
+from sweep.model.plan import PlannedLaunch
 from sweep.model.states import Failure, LaunchState, TrialState
 
 PLAN = small_plan(small_experiment())
 BASELINE, MAIN = PLAN.launches[:2]
 OOM = Failure("oom", "no memory")
 ERRORS = Failure("request_errors", "all failed")
+
+
+def stop_after(
+    launch: PlannedLaunch,
+    failures: list[Failure | None],
+    *,
+    keep_going: bool = False,
+    works: bool = True,
+) -> Stop | None:
+    """What a lane stops with after a launch, where others have worked."""
+    return reason_to_stop(launch, failures, keep_going=keep_going, works=works)
 
 
 def test_a_failed_launch_was_in_vain() -> None:
@@ -31,15 +43,26 @@ def test_a_launch_whose_trials_all_failed_was_in_vain() -> None:
 
 def test_success_never_pauses() -> None:
     """Not even after failures."""
-    assert reason_to_pause(MAIN, [OOM, OOM, None], keep_going=False) is None
+    assert stop_after(MAIN, [OOM, OOM, None]) is None
 
 
 def test_the_last_baseline_may_fail() -> None:
     """What was measured can be compared with the first one."""
-    assert reason_to_pause(PLAN.launches[-1], [None, None, OOM], keep_going=False) is None
-    reason = reason_to_pause(BASELINE, [OOM], keep_going=False)
-    assert reason is not None
-    assert reason.failure_class == "baseline_failed"
+    assert stop_after(PLAN.launches[-1], [None, None, OOM]) is None
+
+
+def test_a_failed_baseline_stops_what_could_not_be_compared() -> None:
+    """Its arm; and everything, as long as nothing ever worked on the node."""
+    stop = stop_after(BASELINE, [OOM], works=False)
+    assert stop is not None
+    assert (stop.reason.failure_class, stop.arm) == ("baseline_failed", None)
+    assert stop.reason.message.startswith("the baseline failed (oom: no memory), so nothing could")
+    stop = stop_after(BASELINE, [None, OOM])
+    assert stop is not None
+    assert (stop.reason.failure_class, stop.arm) == ("baseline_failed", BASELINE.arm)
+    assert f"the baseline of arm {BASELINE.arm} failed" in stop.reason.message
+    assert "`sweep resume`" in stop.reason.message
+    assert stop_after(BASELINE, [OOM], keep_going=True, works=False) is None
 
 
 @pytest.mark.parametrize(
@@ -55,14 +78,16 @@ def test_the_last_baseline_may_fail() -> None:
 )
 def test_three_alike_in_a_row(failures: list[Failure | None], pauses: bool) -> None:
     """Alike, in a row, and three of them."""
-    assert (reason_to_pause(MAIN, failures, keep_going=False) is not None) is pauses
-    assert reason_to_pause(MAIN, failures, keep_going=True) is None
+    stop = stop_after(MAIN, failures)
+    assert (stop is not None) is pauses
+    assert stop is None or stop.arm is None
+    assert stop_after(MAIN, failures, keep_going=True) is None
 
 
 def test_a_claim_that_is_held_pauses_in_any_case() -> None:
     """The next launch would wait for the same GPUs."""
     taken = Failure("claim_timeout", "bob")
-    assert reason_to_pause(MAIN, [taken], keep_going=True) == taken
+    assert stop_after(MAIN, [taken], keep_going=True) == Stop(taken)
 
 
 def test_budgets() -> None:

@@ -15,7 +15,7 @@ from fakes.sweeps import Crashed, SmallSweep, crash, small_experiment
 from sweep.agent import wire
 from sweep.driver.lane import STOP_PATIENCE_S
 from sweep.driver.lanes import LaneLost
-from sweep.model.experiment import Budget
+from sweep.model.experiment import Axes, Budget, Variant
 from sweep.model.plan import Role
 from sweep.model.states import LaunchState
 
@@ -168,6 +168,22 @@ def test_a_failed_baseline_stops_the_sweep_with_a_reason(tmp_path: Path) -> None
     assert sweep.launches() == ["failed", "not_run", "not_run", "not_run"]
     assert sweep.reasons()[1:] == ["baseline_failed"] * 3
     assert sweep.trials() == ["failed"] * 2 + ["not_run"] * 6
+
+
+def test_a_baseline_that_fails_later_stops_its_arm_alone(tmp_path: Path) -> None:
+    """Arms have baselines of their own: what another one gave, and is going to give, stands."""
+    variants = tuple(Variant(name, env={"A": name}) for name in ("broken", "fine"))
+    axes = Axes(num_steps=(1, 2), variants=(Variant("default"), *variants))
+    broken = by_label({"baseline, broken": fails(patterns=["oom"])})
+    sweep = SmallSweep(tmp_path, broken, experiment=small_experiment(axes=axes))
+    result = sweep.run()
+    assert result.exit_code == 1
+    assert "the baseline of arm broken failed (oom" in str(result.note)
+    assert sweep.launches() == ["done"] * 4 + ["failed"] + ["not_run"] * 3 + ["done"] * 4
+    assert sweep.reasons()[5:8] == ["baseline_failed"] * 3
+    sweep.node.script = good
+    assert sweep.run().exit_code == 0
+    assert sweep.launches() == ["done"] * 12
 
 
 def test_a_baseline_that_serves_errors_only_is_a_failed_baseline(tmp_path: Path) -> None:
@@ -399,8 +415,11 @@ def test_a_node_that_cannot_be_reached_leaves_the_attempt_open(tmp_path: Path) -
     assert sweep.node.started == sweep.directories()
 
 
-def test_a_silent_node_is_shown_until_it_answers(tmp_path: Path) -> None:
-    """In the stage that `status` shows, with the time since when; then nothing is lost."""
+def test_a_silent_node_is_shown_until_it_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the stage that `status` shows and in the log, with the time since when; that it answers
+    again is said there too. Nothing is lost."""
     silence: list[float] = []
 
     def fall_silent() -> None:
@@ -418,7 +437,12 @@ def test_a_silent_node_is_shown_until_it_answers(tmp_path: Path) -> None:
     assert sweep.run().exit_code == 0
     since = "2026-01-02T03:04:06.800Z"
     shown = f"running; local does not answer since {since}, trying again"
-    assert [stage for stage, _ in groupby(stages)] == ["starting", shown, "running"]
+    again = "running; local answers again since 2026-01-02T03:14:06.800Z"
+    assert [stage for stage, _ in groupby(stages)] == ["starting", shown, again]
+    assert capsys.readouterr().out.splitlines() == [
+        f"{since} local does not answer, trying again: fake: no connection",
+        "2026-01-02T03:14:06.800Z local answers again",
+    ]
     assert sweep.node.started == sweep.directories()
 
 

@@ -85,12 +85,18 @@ def test_a_name_wins_over_a_longer_one_that_begins_so() -> None:
 
 
 def test_a_lock_names_its_holder(tmp_path: Path) -> None:
-    """Whoever comes second is told who drives, and how to follow or stop it."""
+    """Whoever comes second is told who drives, and how to follow or stop it; one
+    that was asked to stop need not be asked again."""
     lock = SweepLock.take(tmp_path)
     lock.name_holder("driver pid 4711 on gpu-a")
     with pytest.raises(SweepLockedError, match="run by driver pid 4711 on gpu-a") as raised:
         SweepLock.take(tmp_path)
     assert "sweep cancel" in str(raised.value.hint)
+    lock.name_holder("driver pid 4711 on gpu-a", stopping=True)
+    with pytest.raises(SweepLockedError, match=r"4711 on gpu-a, which is stopping$") as raised:
+        SweepLock.take(tmp_path)
+    assert str(raised.value.hint).startswith("wait until it has ended")
+    assert "cancel" not in str(raised.value.hint)
     lock.release()
     SweepLock.take(tmp_path).release()
 
