@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import secrets
-import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sweep.agent import wire
+from sweep.driver.confirming import Confirming
 from sweep.driver.documents import launch_document
 from sweep.driver.lane import (
     STOP_PATIENCE_S,
@@ -31,7 +31,6 @@ from sweep.model.experiment import Experiment, NodeSpec
 from sweep.model.plan import Plan, PlannedLaunch, PlannedTrial
 from sweep.model.states import Failure, LaunchState, TrialState
 from sweep.ports import Clock, Engine
-from sweep.spec.scans import confirmation
 from sweep.store.sweep_db import AttemptRow, SweepDb
 
 _POLL_S = 0.25
@@ -135,7 +134,7 @@ class SweepRun:
         self._engine = engine
         self._setup = setup
         self._stop_requested = stop_requested
-        self._fastest = fastest
+        self._confirming = Confirming(database, fastest, clock)
         self._leave = leave
         self._experiment: Experiment = database.experiment()
         self._plan: Plan = database.plan()
@@ -441,31 +440,19 @@ class SweepRun:
 
     def _decide_what_was_left(self) -> None:
         """Confirm the scans that ended in an earlier run, which did not come to it."""
-        confirmed = {launch.confirms for launch in self._plan.launches}
-        for launch in self._plan.launches:
-            if not launch.alone or launch.launch_id in confirmed or self._missing(launch):
+        for scan in self._confirming.owed():
+            if self._missing(scan):
                 continue
-            lane = self._state[launch.node]
-            last = self._last_attempt(launch.launch_id)
+            lane = self._state[scan.node]
+            last = self._last_attempt(scan.launch_id)
             if last is not None and last.fetched is None and last.outcome is not None:
-                lane.deciding = launch.launch_id  # its files are on their way
+                lane.deciding = scan.launch_id  # its files are on their way
             else:
-                self._confirm(lane, launch)
+                self._confirm(lane, scan)
 
     def _confirm(self, lane: _LaneState, scan: PlannedLaunch) -> None:
-        """Plan the launch of the fastest of a scan alone, to be the next of its lane."""
-        try:
-            fastest = self._fastest(scan.launch_id)
-        except Exception as problem:  # noqa: BLE001 - whatever it is, the measurements are safe
-            traceback.print_exc()
-            print(f"{self._clock.utc()} the fastest of {scan.label} is not known: {problem!r}")
-            return
-        if fastest is None:
-            print(f"{self._clock.utc()} nothing of {scan.label} can be confirmed")
-            return
-        launch = confirmation(scan, fastest)
-        if launch.launch_id not in self._database.launch_states():
-            self._database.add_launch(launch, scan.launch_id)
+        launch = self._confirming.add(scan)
+        if launch is not None:
             lane.queue.appendleft(launch)
 
     def _works(self, name: str) -> bool:

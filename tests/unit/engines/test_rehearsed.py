@@ -11,10 +11,12 @@ import pytest
 from sweep.agent.wire import RequestRecord
 from sweep.engines.llama_cpp import LlamaCpp
 from sweep.engines.rehearsed import Rehearsed
+from sweep.engines.sglang import SGLang
 from sweep.engines.simulator import Simulator
 from sweep.model.experiment import Axes, EngineSpec, Experiment, Prompt, Workload
 from sweep.model.plan import Configuration, PlannedTrial
 from sweep.model.states import Failure
+from sweep.ports import EngineFacts
 
 REHEARSED = Rehearsed(LlamaCpp())
 EXPERIMENT = Experiment(
@@ -123,3 +125,21 @@ def test_the_simulators_own_load_is_that_of_its_calibration(
     """Divided by the speed-up; of a calibration on the node nothing is known here."""
     engine = EngineSpec("simulator", "m", args=args)
     assert Simulator().installation(replace(EXPERIMENT, engine=engine)).load_s == load_s
+
+
+def test_a_scan_is_rehearsed_by_the_real_engines_rules() -> None:
+    """On the simulated server, whose requests choose their steps alike; llama.cpp has none."""
+    assert REHEARSED.scan is None
+    rehearsed, real = Rehearsed(SGLang()).scan, SGLang().scan
+    assert rehearsed is not None
+    chain = Configuration("EAGLE3", 4, 1, 5)
+    for version in ("sglang 0.5.11", "sglang 0.5.23"):
+        known = EngineFacts(version)
+        obstacle = rehearsed.obstacle(chain, EXPERIMENT, known)
+        assert obstacle == real.obstacle(chain, EXPERIMENT, known)
+    command = rehearsed.server([chain, replace(chain, num_steps=2)], EXPERIMENT)
+    assert command.argv[command.argv.index("--load-speedup") + 1] == "300"
+    assert '"candidate_steps": [2, 4]' in command.files[0].text
+    request = REHEARSED.throwaway(EXPERIMENT.workloads[0])
+    assert rehearsed.asking(request, 2) == real.asking(request, 2)
+    assert rehearsed.in_force(2) == real.in_force(2)
