@@ -187,6 +187,17 @@ class StepScan(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class ServerCounters:
+    """What a server counts over its whole life; None: it does not."""
+
+    output_tokens: float | None = None
+    cycles: float | None = None
+    """Of requests that ended."""
+    device_s: Mapping[str, float] = field(default_factory=dict)
+    """Phase of a cycle → seconds on the device, by the engine's own timer; of one rank."""
+
+
 class Engine(Protocol):
     """All that is known of one kind of server. Pure: values in, values out."""
 
@@ -250,6 +261,10 @@ class Engine(Protocol):
 
     def count(self, record: RequestRecord) -> Counters:
         """Read the raw counts of one answered request."""
+        ...
+
+    def server_counters(self, metrics: str) -> ServerCounters:
+        """Read the server's own counters from a scrape of its metrics."""
         ...
 
     def classify_launch(self, outcome: Outcome) -> Failure | None:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from sweep.analysis.phases import PHASES
 from sweep.analysis.probe_cost import probe_costs
+from sweep.analysis.server import timer_findings
 from sweep.analysis.traced import trace_findings
 from sweep.analysis.wording import counted, known, ratio
 from sweep.model.states import TrialState
@@ -70,6 +71,7 @@ def findings(frame: pd.DataFrame) -> tuple[str, ...]:
         _headroom(records),
         _batching(records),
         _agreement(records),
+        *timer_findings(frame),
         *trace_findings(frame),
         *probe_costs(frame),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from sweep.analysis.glossary import FLAGS, INSTRUMENT_FLAGS
+from sweep.analysis.server import DISAGREES
 from sweep.analysis.traced import MISSING
 from sweep.analysis.wording import counted, known, listed, several_nodes
 from sweep.model.plan import Role
@@ -108,7 +109,11 @@ def _flagged(frame: pd.DataFrame) -> list[str]:
 
 
 def _notes(flag: str, rows: pd.DataFrame) -> str:
-    column = {**dict.fromkeys(INSTRUMENT_FLAGS, "instrument_note"), MISSING: "trace_note"}.get(flag)
+    column = {
+        **dict.fromkeys(INSTRUMENT_FLAGS, "instrument_note"),
+        MISSING: "trace_note",
+        DISAGREES: "server_note",
+    }.get(flag)
     notes = list(rows[column].dropna()) if column is not None else []
     return f" Found: {listed(notes)}." if notes else ""
 

@@ -30,6 +30,7 @@ from sweep.analysis.row import (
     skipped_rows,
     trial_row,
 )
+from sweep.analysis.server import Scraped, ScrapedOf
 from sweep.analysis.traced import Traced, TracesOf
 from sweep.model.plan import Role
 from sweep.model.record import AttemptRecord, SweepRecord, TrialRecord
@@ -51,13 +52,14 @@ def make_frame(
     clocks: ClocksOf | None = None,
     *,
     traces: TracesOf | None = None,
+    scrapes: ScrapedOf | None = None,
 ) -> pd.DataFrame:
     """Return the table of a sweep; `count` is the engine's reading of a request's raw counts.
 
     Rows come in plan order, configurations that the engine's rules refuse last, one row for each
     place (workload and concurrency) that they were asked for. Without `gaps` the ITL is null,
-    without `cycles` every phase is, without `traces` what they say; without `clocks` no row is
-    flagged for them.
+    without `cycles` every phase is, without `traces` and `scrapes` what they say; without `clocks`
+    no row is flagged for them.
     """
     attempts = {
         (attempt.launch_id, attempt.attempt): attempt
@@ -90,6 +92,7 @@ def make_frame(
                 gaps=_gaps_of(trial, measured, gaps or {}),
                 recorded=(cycles or {}).get((trial.launch.launch_id, trial.attempt or 0)),
                 traced=_traced(trial, traces or {}),
+                scraped=_scraped(trial, scrapes or {}),
                 is_throttled=trial.trial.trial_id in slowed,
                 steps_in_force=steps.get(trial.trial.trial_id, frozenset()),
             )
@@ -107,6 +110,11 @@ def make_frame(
 
 def _traced(trial: TrialRecord, traces: TracesOf) -> Traced | None:
     own = traces.get((trial.launch.launch_id, trial.attempt or 0), {})
+    return own.get(trial.trial.trial_id)
+
+
+def _scraped(trial: TrialRecord, scrapes: ScrapedOf) -> Scraped | None:
+    own = scrapes.get((trial.launch.launch_id, trial.attempt or 0), {})
     return own.get(trial.trial.trial_id)
 
 

@@ -166,6 +166,13 @@ PHASES = (
            "with decode_tok_s.", "tokens/s", _PROBE),
     Column("instrument_accept_length", "Float64", "1 + accepted ÷ requests, both summed over the "
            "recorded cycles. To be compared with accept_length.", "tokens/cycle", _PROBE),
+    *(Column(f"timer_{name}_ms", "Float64", f"{what} by the engine's own timer, over the same "
+             f"cycles: seconds in its metrics ÷ timed_cycles. To be compared with {name}_ms.",
+             "ms/cycle", "SGLang's metrics from 0.5.11 on, of spec V2; empty elsewhere")
+      for name, what in (("draft", "Draft steps"), ("verify", "Verification"),
+                         ("extend", "The draft's extension"))),
+    Column("server_note", "string", "Where the server's own counters differ from the counts of its "
+           "answers, in words."),
     Column("instrument_note", "string", "What the flags about the instrument rest on, in words.",
            None, _PROBE),
 )  # fmt: skip
@@ -334,6 +341,8 @@ FLAGS = {
     "instrument_disagrees": "The instrument's own tokens/s, accept length or cycles differ by more "
     "than 5 % from what the client measured: its times are not to be trusted, and nothing is "
     "derived from them.",
+    "server_disagrees": "The server's own counters of output tokens or cycles grew otherwise than "
+    "the answers of the windows say, by more than 1 %: it served others, or counts differently.",
     "probe_slows": "Without the probe, the configuration was more than 5 % faster, and the "
     "interval of the difference is clear of 0: what was measured with the probe is too slow.",
     "trace_missing": "A trace of the server's profiler was asked for and there is none "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -111,6 +111,12 @@ def drafting(measurement: Measurement) -> Drafting:
     columns = list(zip(*reporting, strict=True)) or [(None,)] * len(_DRAFTING)
     cycles, drafted, accepted = (None if None in column else sum(column) for column in columns)
     return Drafting(cycles, drafted, accepted, len(told) - len(reporting))
+
+
+def only_complete(measurement: Measurement) -> Measurement:
+    """Return a measurement with the answers of its complete windows alone."""
+    inside = [x for x in measurement.answered if x.record.window in measurement.complete]
+    return replace(measurement, answered=tuple(inside))
 
 
 def pool_measurements(parts: Sequence[Measurement]) -> Measurement:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from sweep.agent.cycles import ENABLE_VARIABLE
@@ -18,7 +18,7 @@ from sweep.analysis.instrument import (
     instrument_state,
     missing_cycles,
 )
-from sweep.analysis.measurement import Measurement, drafting
+from sweep.analysis.measurement import Measurement, drafting, only_complete
 from sweep.model.plan import PlannedLaunch
 from sweep.model.record import AttemptRecord
 
@@ -88,8 +88,7 @@ def phased(
 
 
 def _client(measured: Measurement) -> Client:
-    inside = tuple(item for item in measured.answered if item.record.window in measured.complete)
-    counts = drafting(replace(measured, answered=inside))
+    counts = drafting(only_complete(measured))
     length = None
     if counts.accepted_tokens is not None and counts.cycles is not None:
         length = accept_length(counts.accepted_tokens, counts.cycles)

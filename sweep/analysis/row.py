@@ -27,6 +27,7 @@ from sweep.analysis.phases import Phased, cycle_columns, is_asked, phased
 from sweep.analysis.probe_cost import SLOWS, is_slowed
 from sweep.analysis.references import Baseline, References
 from sweep.analysis.scans import effective, steps_flags
+from sweep.analysis.server import Scraped, of_server
 from sweep.analysis.settings import read_settings
 from sweep.analysis.traced import MISSING, Traced, trace_columns
 from sweep.analysis.uncertainty import (
@@ -64,6 +65,8 @@ class Source:
     """What the engine recorded of its cycles; None: its files were not fetched."""
     traced: Traced | None
     """What its profiler traced; None: it was not to be traced, or its files were not fetched."""
+    scraped: Scraped | None
+    """The server's own counters around its windows; None: not all of them are there."""
     is_throttled: bool
     """Whether a GPU was held back in its windows."""
     steps_in_force: frozenset[int] = frozenset()
@@ -111,6 +114,10 @@ def trial_row(source: Source) -> Row:
         inside = _phased(source, attempt, measured)
         row |= inside.row | _shares(source, measured, inside)
         flags += inside.flags
+        if source.scraped is not None:
+            own = of_server(source.scraped, measured, row.get("timed_cycles"))
+            row |= own.row
+            flags += own.flags
         if source.traced is not None:
             row |= _trace_columns(source.traced, trial)
             flags += [] if source.traced.binned is not None else [MISSING]

@@ -79,7 +79,7 @@ def _package(name: str, python: str, package: Mapping[str, Any]) -> Iterator[Che
     if instrumented:
         yield warning(
             "engine",
-            f"measuring code of an earlier investigation (EAGLE3_PROFILE) in {some(instrumented)}",
+            f"measuring code of an earlier investigation (EAGLE3_PROF) in {some(instrumented)}",
             "remove it: it may synchronise the GPUs in every cycle",
         )
 

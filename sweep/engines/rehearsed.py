@@ -19,7 +19,15 @@ from sweep.model.errors import Problem
 from sweep.model.experiment import Experiment, Prompt, Workload
 from sweep.model.plan import Configuration, PlannedTrial, ServerCommand
 from sweep.model.states import Failure
-from sweep.ports import Counters, Engine, EngineFacts, Installation, Judged, StepScan
+from sweep.ports import (
+    Counters,
+    Engine,
+    EngineFacts,
+    Installation,
+    Judged,
+    ServerCounters,
+    StepScan,
+)
 
 LOAD_SPEEDUP = 300
 """The packaged calibration's load of 900 s takes 3 s."""
@@ -93,6 +101,10 @@ class Rehearsed:
     def count(self, record: RequestRecord) -> Counters:
         """Read the raw counts of one answered request."""
         return self._simulator.count(record)
+
+    def server_counters(self, metrics: str) -> ServerCounters:
+        """Read the simulated server's own counters."""
+        return self._simulator.server_counters(metrics)
 
     def classify_launch(self, outcome: Outcome) -> Failure | None:
         """Name why a launch failed."""

@@ -32,6 +32,9 @@ MAIN_COLUMNS = (
 PHASE_COLUMNS = ("draft_ms", "verify_ms", "extend_ms", "other_ms", "cycle_ms")
 """Shown too where any cycle was measured, before the accept length."""
 
+TIMER_COLUMNS = ("timer_draft_ms", "timer_verify_ms", "timer_extend_ms")
+"""Beside them, where the engine has a timer of its own."""
+
 _THEME = {
     SURFACE: "surface", INK: "ink", MUTED: "muted", RULE: "rule", ALERT: "bad",
     COLOURS[0]: "blue", COLOURS[1]: "red", COLOURS[2]: "green",
@@ -128,7 +131,8 @@ def _themed(svg: str) -> str:
 
 def _main_columns(frame: pd.DataFrame) -> tuple[str, ...]:
     node = ("node",) if several_nodes(frame) else ()
-    phases = () if timed_rows(frame).empty else PHASE_COLUMNS
+    phases: tuple[str, ...] = () if timed_rows(frame).empty else PHASE_COLUMNS
+    phases += tuple(name for name in TIMER_COLUMNS if frame[name].notna().any())
     at = MAIN_COLUMNS.index("accept_length")
     return (*node, *MAIN_COLUMNS[:at], *phases, *MAIN_COLUMNS[at:])
 

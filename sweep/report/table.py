@@ -9,6 +9,7 @@ from sweep.analysis.measurement import Count
 from sweep.model.record import SweepRecord
 from sweep.report.chunks import read_gaps
 from sweep.report.cycles import read_cycles
+from sweep.report.scrapes import read_scrapes
 from sweep.report.telemetry import read_clocks
 from sweep.report.traces import read_traces
 
@@ -22,4 +23,5 @@ def read_frame(record: SweepRecord, count: Count) -> pd.DataFrame:
         read_cycles(record),
         read_clocks(record),
         traces=read_traces(record),
+        scrapes=read_scrapes(record),
     )

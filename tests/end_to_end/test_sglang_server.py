@@ -125,7 +125,8 @@ def test_counts_are_those_of_the_servers_own_counters(swept: Swept) -> None:
 def test_settings_are_those_that_were_asked(swept: Swept) -> None:
     """The server says what it runs with, and changed nothing."""
     for row in swept.rows:
-        assert not {"settings_changed", "settings_unknown", "cached_prompt"} & set(row["flags"])
+        doubts = {"settings_changed", "settings_unknown", "cached_prompt", "server_disagrees"}
+        assert not doubts & set(row["flags"])
         assert row["settings_note"] is None
     three = swept.row(3)
     assert (three["effective_num_steps"], three["effective_topk"]) == (3, 1)

@@ -114,6 +114,7 @@ def test_the_probe_is_compared_and_each_configuration_traced(machine: Machine) -
         assert row["trace_experts_share"] == pytest.approx(0.4)
         assert row["trace_idle_share"] == pytest.approx(0.05, abs=1e-4)
     assert not any("trace_missing" in row["flags"] for row in found.values())
+    assert not any("server_disagrees" in row["flags"] for row in found.values())
     machine.require_quiet()
 
 

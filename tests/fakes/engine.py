@@ -11,7 +11,7 @@ from sweep.model.errors import Problem
 from sweep.model.experiment import Experiment, Prompt, Workload
 from sweep.model.plan import Configuration, PlannedTrial, ServerCommand, ServerFile
 from sweep.model.states import Failure
-from sweep.ports import Counters, EngineFacts, Installation, Judged
+from sweep.ports import Counters, EngineFacts, Installation, Judged, ServerCounters
 
 POOL_RULE = "num_draft_tokens - 1 must be at most topk + (num_steps - 1) * topk^2"
 
@@ -150,6 +150,10 @@ class FakeEngine:
     def count(self, record: RequestRecord) -> Counters:
         """Return the output tokens; nothing else is reported."""
         return Counters(output_tokens=record.output_tokens)
+
+    def server_counters(self, metrics: str) -> ServerCounters:
+        """Return nothing: counts come with the answers."""
+        return ServerCounters()
 
     def classify_launch(self, outcome: Outcome) -> Failure | None:
         """Return a failure of class unknown unless the launch is done."""

@@ -29,7 +29,7 @@ _LOOKED_AT = re.compile(r"specul|spec_decode|eagle|scheduler|worker")
 """In the path of a source file: what drafts, verifies and schedules. All of a large package takes
 too long from a cold disk."""
 _MOST_FILES = 2000
-_INSTRUMENTED = b"EAGLE3_PROFILE"
+_INSTRUMENTED = b"EAGLE3_PROF"
 _File = Tuple[str, str, Optional[str]]
 """Path, name to show, and the hash that it had when it was installed."""
 

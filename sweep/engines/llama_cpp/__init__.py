@@ -19,7 +19,7 @@ from sweep.model.errors import Problem
 from sweep.model.experiment import Experiment, Prompt, Workload
 from sweep.model.plan import Configuration, PlannedTrial, ServerCommand
 from sweep.model.states import Failure
-from sweep.ports import Counters, EngineFacts, Installation, Judged
+from sweep.ports import Counters, EngineFacts, Installation, Judged, ServerCounters
 
 
 class LlamaCpp:
@@ -106,6 +106,10 @@ class LlamaCpp:
             accepted_tokens=accepted,
             cycles_estimated=True,
         )
+
+    def server_counters(self, metrics: str) -> ServerCounters:  # noqa: ARG002 - like every engine
+        """Return nothing: counts come with the answers."""
+        return ServerCounters()
 
     def classify_launch(self, outcome: Outcome) -> Failure | None:
         """Name why a launch failed; a draft that was not loaded fails it though it served."""

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from sweep.agent.wire import Answer, Outcome, Request, RequestRecord
 from sweep.engines.sglang import counts, log, wire
+from sweep.engines.sglang.metrics import server_counters
 from sweep.model.experiment import Prompt, Workload
 from sweep.model.plan import PlannedTrial
 from sweep.model.states import Failure
-from sweep.ports import Counters
+from sweep.ports import Counters, ServerCounters
 
 
 class Surface:
@@ -30,6 +31,10 @@ class Surface:
     def count(self, record: RequestRecord) -> Counters:
         """Read the raw counts of one answered request."""
         return counts.count(record)
+
+    def server_counters(self, metrics: str) -> ServerCounters:
+        """Read the server's own counters from a scrape of its metrics."""
+        return server_counters(metrics)
 
     def classify_launch(self, outcome: Outcome) -> Failure | None:
         """Name why a launch failed."""

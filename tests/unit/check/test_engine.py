@@ -125,7 +125,7 @@ def test_a_changed_package_is_a_warning() -> None:
 def test_instrumentation_of_somebody_else_is_a_warning() -> None:
     """It may cost more than half of the throughput."""
     packages = {"p": package(instrumented=["sglang/srt/speculative/eagle_worker.py"])}
-    found = [line for line in lines(PACKAGE, packages=packages) if "EAGLE3_PROFILE" in line.finding]
+    found = [line for line in lines(PACKAGE, packages=packages) if "EAGLE3_PROF" in line.finding]
     assert [line.level for line in found] == [Level.WARNING]
     assert "eagle_worker.py" in found[0].finding
 

@@ -58,10 +58,13 @@ def test_an_untouched_package(tmp_path: Path) -> None:
     assert (found["editable"], found["commit"], found["instrumented"]) == (False, None, [])
 
 
-def test_changed_and_instrumented_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "patch", ['if os.environ["EAGLE3_PROFILE"]: pass', 'print("EAGLE3_PROF (")']
+)
+def test_changed_and_instrumented_files(tmp_path: Path, patch: str) -> None:
     """Both are named; the state tells one change from another."""
     install(tmp_path, {WORKER: "a = 1\n", "engine/scheduler.py": "b = 1\n"})
-    (tmp_path / WORKER).write_text('if os.environ["EAGLE3_PROFILE"]: pass\n')
+    (tmp_path / WORKER).write_text(patch + "\n")
     found = ask(tmp_path)
     assert (found["changed"], found["instrumented"]) == ([WORKER], [WORKER])
     (tmp_path / WORKER).write_text("a = 2\n")
