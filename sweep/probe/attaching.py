@@ -83,11 +83,8 @@ class Attached:
         def cycle(worker: Any, *args: Any, **kwargs: Any) -> Any:
             try:
                 batch = args[0] if args else kwargs.get("batch", kwargs.get("model_worker_batch"))
-                recorder.enter(
-                    reading.batch_size(batch),
-                    reading.context_tokens(batch),
-                    idle=reading.is_idle(batch),
-                )
+                size, context_tokens, idle = reading.entry(batch)
+                recorder.enter(size, context_tokens, idle=idle)
             except Exception as problem:  # noqa: BLE001 - the server must not notice
                 self.failed("cycle", problem)
             try:

@@ -16,6 +16,8 @@ class DeviceClock(Protocol):
 
     name: str
     """As in the handshake."""
+    anywhere: bool
+    """Whether any thread may read marks; else only the one that decodes."""
 
     def usable(self) -> bool:
         """Whether marks can be recorded now."""
@@ -42,6 +44,7 @@ class WallClock:
     """The host's monotonic clock, for devices that have done their work when a call returns."""
 
     name = "wall"
+    anywhere = True
 
     def usable(self) -> bool:
         """Return True."""
@@ -69,6 +72,8 @@ class CudaClock:
     """
 
     name = "cuda"
+    anywhere = False
+    """Another thread that asked for an event could break a graph that is captured meanwhile."""
 
     def __init__(self, cuda: Any, events: int) -> None:
         """Allocate `events` events; `cuda` is torch.cuda. More are allocated when they run out."""

@@ -3,9 +3,8 @@
 A cycle has four marks on the device: at its entry, after drafting, after verification, after the
 draft's extension; it lasts until the next cycle's entry. Results join in the order of their cycles.
 
-The decoding thread notes, and reads the marks of older cycles: another thread that asked for an
-event could break a graph that is captured at that moment. The other thread gives out what is left
-once the server pauses.
+The decoding thread notes. Where only it may read marks, it reads those of older cycles too, and
+the other thread gives out what is left once the server pauses; elsewhere that one gives out all.
 """
 
 from __future__ import annotations
@@ -59,6 +58,12 @@ class Cycle:
         "accepted", "context_tokens", "draft_tokens", "host_cycle_s", "host_s", "idle", "joined",
         "marks", "next", "requests", "size", "start_s", "steps", "whole",
     )  # fmt: skip
+    host_cycle_s: float
+    steps: Optional[int]
+    draft_tokens: Optional[int]
+    accepted: Optional[int]
+    joined: bool
+    """These are known when the call returns, which is when the cycle is put into the queue."""
 
     def __init__(
         self, start_s: float, size: int, context_tokens: Optional[int], mark: Any, *, idle: bool
@@ -70,12 +75,7 @@ class Cycle:
         self.marks: List[Any] = [mark]
         self.host_s = [0.0, 0.0, 0.0]
         """Of draft, verify and extend."""
-        self.host_cycle_s = 0.0
-        self.steps: Optional[int] = None
-        self.draft_tokens: Optional[int] = None
-        self.requests: int = size
-        self.accepted: Optional[int] = None
-        self.joined = False
+        self.requests = size
         self.next: Optional[Cycle] = None
         self.whole = False
         """Whether it is known what came next: `next`, or None for no cycle. Set after it."""
@@ -94,6 +94,7 @@ class Recorder:
         """`hooks` are what is hooked of draft, verify, extend and accepted."""
         self._clock = clock
         self._mark = clock.record
+        self._usable = clock.usable
         self._now = now
         self._sink = sink
         self._hooks = hooks
@@ -104,6 +105,8 @@ class Recorder:
         self._last_s = 0.0
         self._awaiting: Deque[Cycle] = deque()
         self._pending: Deque[Cycle] = deque()
+        self._behind = MOST_PENDING // 2 if clock.anywhere else BEHIND
+        """More of these in the queue, and the decoding thread gives out itself."""
         self._giving = threading.Lock()
         """Held by whoever takes from the queue."""
         self._count = 0
@@ -113,7 +116,7 @@ class Recorder:
 
     def enter(self, size: int, context_tokens: Optional[int], *, idle: bool) -> None:
         """A call begins that may be a decode cycle, with a batch of `size` requests."""
-        if self._clock.usable() and not self._stopped:
+        if self._usable() and not self._stopped:
             start_s = self._now()
             self._open = Cycle(start_s, size, context_tokens, self._mark(), idle=idle)
 
@@ -157,14 +160,14 @@ class Recorder:
         self._last_s = self._now()
         if cycle.idle or len(cycle.marks) <= _BEFORE_VERIFY:
             self._release(cycle)
-            self._end_last(None)
+            self._end_last()
             return
         if len(cycle.marks) == _BEFORE_EXTEND:  # nobody goes on: there was nothing to extend
             cycle.marks.append(self._mark())
         cycle.host_cycle_s = self._last_s - cycle.start_s
         cycle.steps, cycle.draft_tokens, cycle.accepted = steps, draft_tokens, accepted
         self._append(cycle)
-        if len(self._pending) > BEHIND and self._giving.acquire(blocking=False):
+        if len(self._pending) > self._behind and self._giving.acquire(blocking=False):
             try:
                 self._give_out(keep=BEHIND)
             finally:
@@ -175,7 +178,7 @@ class Recorder:
         cycle, self._open = self._open, None
         if cycle is not None:
             self._release(cycle)
-            self._end_last(None)
+            self._end_last()
 
     def join(
         self, size: int, requests: int, accepted: Optional[int], *, goes_on: bool = True
@@ -194,7 +197,7 @@ class Recorder:
                     cycle.accepted = accepted
                 cycle.joined = True
                 if not goes_on and cycle is self._last:
-                    self._end_last(None)
+                    self._end_last()
                     self._sink.hurry()
                 return
             cycle.joined = True
@@ -214,21 +217,23 @@ class Recorder:
         if len(self._pending) >= MOST_PENDING:
             self._sink.drop(1)
             self._release(cycle)
-            self._end_last(None)
+            self._end_last()
             return
-        self._end_last(cycle)
+        last = self._last
+        if last is not None:
+            if cycle.start_s - last.start_s - last.host_cycle_s <= GAP_S:
+                last.next = cycle
+            last.whole = True
         self._last = cycle
         cycle.joined = not self._results
         if self._results:
             self._awaiting.append(cycle)
         self._pending.append(cycle)
 
-    def _end_last(self, following: Optional[Cycle]) -> None:
+    def _end_last(self) -> None:
+        """No cycle follows the last one."""
         last, self._last = self._last, None
         if last is not None:
-            if following is not None:
-                paused_s = following.start_s - last.start_s - last.host_cycle_s
-                last.next = following if paused_s <= GAP_S else None
             last.whole = True
 
     def _release(self, cycle: Cycle) -> None:
@@ -238,13 +243,18 @@ class Recorder:
     # Of the other thread
 
     def settle(self, *, at_once: bool = False) -> None:
-        """Give out what is complete once nobody decodes any more, and what nothing will complete
-        any more once the server has paused, or `at_once`."""
+        """Give out what is complete, where marks can be read here, or once nobody decodes any more;
+        and what nothing will complete once the server has paused, or `at_once`."""
         calm = self._open is None
         final = at_once or (calm and self._now() - self._last_s > GAP_S)
         if final or (calm and self._last is None):
             with self._giving:
                 self._give_out(keep=0, final=final)
+        elif self._clock.anywhere and self._giving.acquire(blocking=False):
+            try:
+                self._give_out(keep=BEHIND)
+            finally:
+                self._giving.release()
 
     def _give_out(self, *, keep: int, final: bool = False) -> None:
         """Give out the oldest cycles that are complete and that the device has passed, but `keep`

@@ -20,6 +20,7 @@ class FakeDevice:
     """A host and a device; implements sweep.probe's DeviceClock over the device's stream."""
 
     name = "fake"
+    anywhere = False
 
     def __init__(self, *, synchronous: bool = False) -> None:
         self.host_s = 100.0

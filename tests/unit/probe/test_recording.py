@@ -41,8 +41,11 @@ class Rows:
 class Server:
     """Decodes on a device, with a recorder hooked in."""
 
-    def __init__(self, hooks: Iterable[str] = ALL, *, synchronous: bool = False) -> None:
+    def __init__(
+        self, hooks: Iterable[str] = ALL, *, synchronous: bool = False, anywhere: bool = False
+    ) -> None:
         self.device = FakeDevice(synchronous=synchronous)
+        self.device.anywhere = anywhere
         self.sink = Rows()
         self.recorder = Recorder(self.device, self.device.now, self.sink, frozenset(hooks))
         self.hooks = frozenset(hooks)
@@ -353,3 +356,26 @@ def test_after_a_stop_nothing_follows() -> None:
     server.cycle()
     server.recorder.stop()
     assert server.finish().rows == []
+
+
+def test_where_any_thread_may_read_marks_the_other_one_gives_out() -> None:
+    """The decoding thread only notes, while others follow and long after; if the other thread has
+    no turn, it helps itself before cycles are lost."""
+    server = Server(synchronous=True, anywhere=True)
+    for _ in range(10):
+        server.cycle()
+        server.recorder.join(1, 1, 2)
+    assert server.sink.rows == []
+    server.recorder.settle()
+    assert server.sink.column("n") == list(range(1, 9))
+    assert (
+        server.sink.column("cycle_s") == [pytest.approx(DRAFT_S + VERIFY_S + EXTEND_S + 3e-4)] * 8
+    )
+    for _ in range(MOST_PENDING):
+        server.cycle()
+        server.recorder.join(1, 1, 2)
+    assert server.sink.dropped == 0
+    assert len(server.sink.rows) >= MOST_PENDING // 2
+    server.recorder.settle(at_once=True)
+    assert server.sink.column("n") == list(range(1, 10 + MOST_PENDING + 1))
+    assert server.device.marks == 0
