@@ -213,11 +213,11 @@ class _Planner:
         default = next((arm for arm in arms if arm.baseline.variant == "default"), None)
         grouped = {id(arm): self._groups(arm) for arm in arms}
         framed = 2 if self._experiment.baseline else 0
-        compared = self._compared()
+        compared = self._compared([group for arm in arms for group in grouped[id(arm)]])
         sizes = [
             ArmSize(
                 arm.variants,
-                len(grouped[id(arm)]) + framed + (compared is not None and compared[0] is arm),
+                len(grouped[id(arm)]) + framed + any(x is compared for x in grouped[id(arm)]),
                 is_default=arm is default,
             )
             for arm in arms
@@ -228,7 +228,11 @@ class _Planner:
         launches: list[PlannedLaunch] = []
         for node in nodes:
             own = [arm for arm, where in zip(arms, places, strict=True) if where == node]
-            here = [launch for arm in own for launch in self._launches(arm, grouped[id(arm)], node)]
+            here = [
+                launch
+                for arm in own
+                for launch in self._launches(arm, grouped[id(arm)], node, compared)
+            ]
             if framed and here and default is not None and default not in own:
                 first, last = self._baselines(default, node)
                 here = [first, *here, last]
@@ -264,7 +268,9 @@ class _Planner:
         )
         return next(filter(None, reasons), None)
 
-    def _launches(self, arm: _Arm, grouped: Sequence[Group], node: str) -> list[PlannedLaunch]:
+    def _launches(
+        self, arm: _Arm, grouped: Sequence[Group], node: str, compared: Group | None
+    ) -> list[PlannedLaunch]:
         mains = []
         for group in grouped:
             hosted = group.configurations
@@ -272,31 +278,31 @@ class _Planner:
                 mains.append(self._scan(arm, node, hosted))
             else:
                 mains.append(self._launch(arm, Role.MAIN, node, self._plain(hosted[0]), hosted))
-                mains += self._unprofiled(arm, node, hosted)
+                mains += [self._unprofiled(arm, node, hosted)] if group is compared else []
         if not self._experiment.baseline:
             return mains
         first, last = self._baselines(arm, node)
         return [first, *mains, last]
 
-    def _compared(self) -> tuple[_Arm, Configuration] | None:
-        """Return the configuration that is measured without the probe too, with its arm: the first
-        that speculates. None: there is none, or nobody asked."""
+    def _compared(self, grouped: Sequence[Group]) -> Group | None:
+        """Return the launch that is repeated without the probe: the first with speculation that is
+        no scan. None: there is none, or nobody asked."""
         profile = self._experiment.profile
         if profile is None or not profile.compare:
             return None
-        hosted = ((arm, each) for arm in self._arms.values() for each in arm.hosted.values())
-        every = ((arm, item) for arm, items in hosted for item in items)
-        return next(((arm, item) for arm, item in every if not item.is_baseline), None)
+        found = (g for g in grouped if not (g.is_scan or g.configurations[0].is_baseline))
+        compared = next(found, None)
+        if compared is None:
+            self._notes[
+                "profile.compare: no launch with speculation holds one configuration alone, and "
+                "none is measured without the probe"
+            ] = None
+        return compared
 
-    def _unprofiled(
-        self, arm: _Arm, node: str, hosted: Sequence[Configuration]
-    ) -> list[PlannedLaunch]:
+    def _unprofiled(self, arm: _Arm, node: str, hosted: Sequence[Configuration]) -> PlannedLaunch:
         """Return the launch without the probe beside the one of these configurations."""
-        _, compared = self._compared() or (arm, None)
-        if compared is None or not any(item is compared for item in hosted):
-            return []
-        server = self._server(compared, replace(self._experiment, profile=None))
-        return [self._launch(arm, Role.UNPROFILED, node, server, [compared])]
+        server = self._server(hosted[0], replace(self._experiment, profile=None))
+        return self._launch(arm, Role.UNPROFILED, node, server, hosted[:1])
 
     def _plain(self, configuration: Configuration) -> ServerCommand:
         return self._servers[self._command(configuration)]

@@ -279,6 +279,7 @@ def test_without_speculation_nothing_is_compared() -> None:
     """A baseline has no cycles; a plan of baselines says nothing of the probe."""
     found = plan(SMALL, "engine.kind=simulator", "profile={compare: true}")
     assert {role for role, _, _ in layout(found)} <= {"main", "baseline_first", "baseline_last"}
+    assert any("none is measured without the probe" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("spelling", ["ctx-size", "ctx_size"])

@@ -9,7 +9,7 @@ import pytest
 from fakes.engine import FakeEngine, FakeScan
 from fakes.sweeps import small_experiment
 
-from sweep.model.experiment import Axes, Experiment, NodeSpec, Variant
+from sweep.model.experiment import Axes, Experiment, NodeSpec, Profile, Variant
 from sweep.model.plan import Plan, PlannedLaunch, Role, SetupLayer
 from sweep.ports import EngineFacts
 from sweep.spec.estimate import ExpectedLoad, estimate
@@ -133,3 +133,15 @@ def test_what_will_confirm_is_counted_before_it_is_planned() -> None:
     done = [*plan.launches, confirmation(scan, scan.trials[4].configuration_id)]
     assert with_confirmations(done) == done
     assert len(with_confirmations(plan.launches)) == 4
+
+
+def test_a_scan_is_not_compared_without_the_probe_and_that_is_said() -> None:
+    """Its launch holds several configurations; one beside it that has a launch of its own is."""
+    asked = replace(experiment(), profile=Profile(compare=True))
+    plan = make_plan(asked, HOLDS)
+    assert Role.UNPROFILED not in {launch.role for launch in plan.launches}
+    assert any("none is measured without the probe" in note for note in plan.notes)
+    trees = replace(asked, axes=replace(asked.axes, topk=(1, 2)))
+    mixed = make_plan(trees, HOLDS)
+    (unprofiled,) = [launch for launch in mixed.launches if launch.role is Role.UNPROFILED]
+    assert unprofiled.trials[0].configuration.topk == 2
