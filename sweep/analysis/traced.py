@@ -10,12 +10,12 @@ import pandas as pd
 
 from sweep.analysis.kernels import KINDS
 from sweep.analysis.trace import DECODE, OPERATORS, VERIFY, WHOLE, Binned
-from sweep.analysis.wording import counted, known, listed
+from sweep.analysis.wording import listed
 
 MISSING = "trace_missing"
 NAMES = {
     "communication": "communication", "attention": "attention", "experts": "experts",
-    "dense": "other matrix work", "other": "the rest of the work", "idle": "nothing running",
+    "dense": "other matrix work", "other": "the rest of the work", "idle": "nothing",
 }  # fmt: skip
 """Of kinds of work, in a sentence."""
 _SCOPES = {
@@ -52,19 +52,25 @@ def trace_columns(traced: Traced) -> dict[str, Any]:
 
 
 def trace_findings(frame: pd.DataFrame) -> tuple[str, ...]:
-    """Say of each traced row what its time goes into, the largest part first."""
-    rows = frame[frame["trace_scope"].notna()].to_dict("records")
-    return tuple(_sentence(row) for row in rows)
+    """Say what time goes into, the largest part first: a sentence for the rows whose shares are of
+    the same steps and rest on the same."""
+    rows = frame[frame["trace_scope"].notna()]
+    groups = rows.groupby(["trace_scope", "trace_source"], sort=False)
+    return tuple(_sentence(str(scope), str(source), own) for (scope, source), own in groups)
 
 
-def _sentence(row: Any) -> str:
-    shares = {kind: row[f"trace_{kind}_share"] for kind in KINDS}
-    ordered = sorted(shares, key=lambda kind: -shares[kind])
-    parts = [f"{NAMES[kind]} {shares[kind]:.0%}" for kind in ordered if shares[kind] > 0]
-    steps = counted(row["trace_steps"], "step") if known(row["trace_steps"]) else "its steps"
-    by = "operators of the host" if row["trace_source"] == OPERATORS else "kernels"
+def _sentence(scope: str, source: str, rows: pd.DataFrame) -> str:
+    shares = {kind: rows[f"trace_{kind}_share"].astype(float) for kind in KINDS}
+    ordered = sorted(KINDS, key=lambda kind: -float(shares[kind].median()))
+    parts = [f"{NAMES[kind]} {_range(shares[kind])}" for kind in ordered if shares[kind].max() > 0]
+    by = "operators of the host" if source == OPERATORS else "kernels"
+    named = list(rows["configuration"])
     return (
-        f"{_SCOPES[row['trace_scope']]} of {row['configuration']} ({row['workload']}, concurrency "
-        f"{row['concurrency']}; {by} in {steps}, traced outside the measured windows): "
-        f"{listed(parts, len(KINDS))}."
+        f"{_SCOPES[scope]} of {listed(named)} (by {by} that the server's own profiler traced "
+        f"outside the measured windows): {listed(parts, len(KINDS))}."
     )
+
+
+def _range(shares: pd.Series[float]) -> str:
+    least, most = (f"{share:.0%}".removesuffix("%") for share in (shares.min(), shares.max()))
+    return f"{most} %" if least == most else f"{least} to {most} %"

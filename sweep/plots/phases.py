@@ -77,7 +77,7 @@ def phases(frame: pd.DataFrame, verdict: Verdict) -> Figure | None:
         return None
     heights = [PANEL_IN + BAR_IN * len(_bars(facet)) for facet in panels]
     traced = any(_is_traced(row) for facet in panels for row in _bars(facet).to_dict("records"))
-    legend_in = 0.45 if traced else 0.25
+    legend_in = 0.6 if traced else 0.25
     note = NOTE + (_INSIDE_NOTE if traced else "")
     figure = new_figure(WIDTH_IN, sum(heights) + legend_in + 1.0, found.sentence, note)
     grid = figure.add_gridspec(
@@ -97,7 +97,7 @@ def phases(frame: pd.DataFrame, verdict: Verdict) -> Figure | None:
             f"in verify: {NAMES[kind]}": Patch(facecolor=colour, edgecolor=MUTED, linewidth=0.5)
             for kind, colour in _INSIDE.items()
         }
-    columns = -(-len(entries) // 2) if traced else len(entries)
+    columns = len(_LOOKS) + 1
     add_legend(figure.add_subplot(grid[len(panels), :]), entries, columns)
     return figure
 

@@ -16,6 +16,9 @@ from matplotlib.patches import Rectangle
 
 from sweep.analysis.bottleneck import findings
 from sweep.analysis.frame import make_frame
+from sweep.analysis.kernels import KINDS
+from sweep.analysis.trace import Binned
+from sweep.analysis.traced import Traced, trace_findings
 from sweep.analysis.verdict import verdict
 from sweep.model.experiment import Profile
 from sweep.model.record import LaunchRecord, SweepRecord
@@ -81,14 +84,34 @@ def test_shares_stand_in_the_row_and_in_a_sentence(tmp_path: Path) -> None:
     assert row["trace_dense_share"] == 0.0
     assert "trace_missing" not in row["flags"]
     assert (
-        "Inside the verification of 1 step (code, concurrency 1; kernels in 1 step, traced outside "
-        "the measured windows): communication 50%, experts 25% and nothing running 25%."
+        "Inside the verification of 1 step (by kernels that the server's own profiler traced "
+        "outside the measured windows): communication 50 %, experts 25 % and nothing 25 %."
     ) in findings(frame)
     figure = phases(frame, verdict(frame, record.experiment))
     assert figure is not None
     thin = [p for p in figure.axes[0].patches if isinstance(p, Rectangle) and p.get_height() < 0.2]
     places = [(round(patch.get_x(), 6), round(patch.get_width(), 6)) for patch in thin]
     assert places == [(2.0, 8.0), (10.0, 0.0), (10.0, 4.0), (14.0, 0.0), (14.0, 0.0), (14.0, 4.0)]
+
+
+def test_configurations_share_a_sentence() -> None:
+    """With the range of each part."""
+    record, _ = timed_sweep({1: CYCLE, 2: CYCLE})
+    traces = {}
+    for share, launch in zip((0.5, 0.4, 0.6), record.launches, strict=True):
+        seconds = dict.fromkeys(KINDS, 0.0) | {"dense": share, "other": 1.0 - share}
+        scope = "decode" if launch is record.launches[0] else "verify"
+        name = launch.launch.trials[0].trial_id
+        traces[launch.launch.launch_id, 1] = {name: Traced(Binned(seconds, "operators", scope, 3))}
+    told = trace_findings(make_frame(record, count, traces=traces))
+    assert [text.replace(text[text.index("(") : text.index(")") + 1], "()") for text in told] == [
+        f"Inside {steps} (): other matrix work {share} % and the rest of the work {share} %."
+        for steps, share in (
+            ("a decoding step of baseline", "50"),
+            ("the verification of 1 step and 2 steps", "40 to 60"),
+        )
+    ]
+    assert all("(by operators of the host that the server's own profiler" in text for text in told)
 
 
 @pytest.mark.parametrize(
