@@ -129,6 +129,8 @@ class Installation:
     """The distribution that holds the server; None: it is no Python package."""
     pythons: tuple[str, ...] = ()
     """Interpreters that the package must be installed in."""
+    start_s: float = 0.0
+    """How long a load takes beside reading the model, at least [s]."""
     load_s: float | None = None
     """How long a load takes, where no disk of the node has a say in it; None: it has [s]."""
 

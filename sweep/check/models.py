@@ -16,8 +16,11 @@ _GGUF_TOLERANCE = 128
 without drafting beyond it (SPEC_VOCAB_MAX_SIZE_DIFFERENCE)."""
 
 
-def lines(facts: Facts, installation: Installation, algorithm: str | None) -> Iterator[CheckLine]:
-    """Yield what is to be said of the models; the first one is the target."""
+def lines(
+    facts: Facts, installation: Installation, algorithms: Mapping[str, str | None]
+) -> Iterator[CheckLine]:
+    """Yield what is to be said of the models; the first one is the target, and `algorithms` says
+    what each of the others drafts for."""
     models = facts.answer["models"]
     if models is None:
         return
@@ -26,7 +29,7 @@ def lines(facts: Facts, installation: Installation, algorithm: str | None) -> It
     if installation.models:
         target = models[installation.models[0]]["config"]
         for name in installation.models[1:]:
-            yield from _pair(name, models[name]["config"], target, algorithm)
+            yield from _pair(name, models[name]["config"], target, algorithms.get(name))
 
 
 def _files(kind: str, name: str, model: Mapping[str, Any]) -> CheckLine:

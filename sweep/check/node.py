@@ -28,7 +28,7 @@ def check_node(
         *gpus.lines(facts, sweep_id),
         *setup.lines(facts),
         *engine.lines(facts, installation),
-        *models.lines(facts, installation, experiment.engine.algorithm),
+        *models.lines(facts, installation, experiment.drafters),
         *storage.lines(facts, installation, experiment.timeouts.load_s),
         *machine.lines(facts),
         *_unknown(facts),

@@ -65,10 +65,11 @@ def expected_load(facts: Facts, installation: Installation) -> ExpectedLoad:
     if not count:
         return ExpectedLoad()
     measured = reading(facts, installation)
-    usual_s = count / _REFERENCE_BYTES_PER_S
+    usual_s, start_s = count / _REFERENCE_BYTES_PER_S, installation.start_s
     if measured is not None and measured.seconds > usual_s:
-        return ExpectedLoad(measured.seconds, f"reading at {size(measured.bytes_per_s)}/s")
-    return ExpectedLoad(usual_s)
+        basis = f"reading at {size(measured.bytes_per_s)}/s"
+        return ExpectedLoad(start_s + measured.seconds, basis)
+    return ExpectedLoad(max(start_s, usual_s))
 
 
 def lines(facts: Facts, installation: Installation, load_s: float) -> Iterator[CheckLine]:

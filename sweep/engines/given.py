@@ -25,6 +25,16 @@ def given_arguments(
             yield "sweep.args", ("sweep", "args", name), name, value
 
 
+def given_algorithms(experiment: Experiment) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield every algorithm with its path in the file."""
+    if experiment.engine.algorithm is not None:
+        yield ("engine", "algorithm"), experiment.engine.algorithm
+    for variant in experiment.axes.variants:
+        if variant.drafting is not None:
+            path = ("sweep", "variants", variant.name, "algorithm")
+            yield path, variant.drafting.algorithm
+
+
 def unsendable_messages(experiment: Experiment) -> Iterator[Problem]:
     """Yield workloads whose messages only chat takes, for engines that are sent plain text."""
     for position, workload in enumerate(experiment.workloads):
@@ -42,15 +52,16 @@ def variant_of(configuration: Configuration, experiment: Experiment) -> Variant:
 
 
 def draft_model_of(configuration: Configuration, experiment: Experiment) -> str | None:
-    """Return the draft model that a configuration is given: its variant's or the engine's."""
-    return variant_of(configuration, experiment).draft_model or experiment.engine.draft_model
+    """Return the draft model that a configuration is given: its variant's or the engine's, which
+    was not made for another algorithm."""
+    variant, engine = variant_of(configuration, experiment), experiment.engine
+    another = variant.drafting is not None and variant.drafting.algorithm != engine.algorithm
+    return variant.draft_model or (None if another else engine.draft_model)
 
 
 def models(experiment: Experiment) -> tuple[str, ...]:
     """Return the target, then every drafter."""
-    engine = experiment.engine
-    drafts = [engine.draft_model, *(v.draft_model for v in experiment.axes.variants)]
-    return tuple(dict.fromkeys([engine.model, *(draft for draft in drafts if draft is not None)]))
+    return tuple(dict.fromkeys([experiment.engine.model, *experiment.drafters]))
 
 
 def largest_concurrency(experiment: Experiment) -> int:

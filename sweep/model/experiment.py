@@ -60,6 +60,16 @@ class EngineSpec:
 
 
 @dataclass(frozen=True)
+class Drafting:
+    """Another way to speculate than the engine's, with axes of its own."""
+
+    algorithm: str
+    num_steps: tuple[int, ...] = ()
+    topk: tuple[int, ...] = (1,)
+    num_draft_tokens: tuple[int, ...] | Literal["auto"] = "auto"
+
+
+@dataclass(frozen=True)
 class Variant:
     """A named bundle laid over the engine; the one named "default" is empty unless given."""
 
@@ -68,6 +78,8 @@ class Variant:
     args: Mapping[str, Scalar] = field(default_factory=dict)
     draft_model: str | None = None
     python: str | None = None
+    drafting: Drafting | None = None
+    """None: the engine's algorithm, and the axes of the sweep."""
 
 
 _OF_THE_LOGIN = ("PATH", "HOME")
@@ -210,3 +222,15 @@ class Experiment:
     strategy: Literal["grid"] = "grid"
     keep: bool = False
     """Keep launch directories on the node after they were fetched."""
+
+    @property
+    def drafters(self) -> Mapping[str, str | None]:
+        """Every draft model with the algorithm that it drafts for; None: the engine's default."""
+        found: dict[str, str | None] = {}
+        if self.engine.draft_model is not None:
+            found[self.engine.draft_model] = self.engine.algorithm
+        for variant in self.axes.variants:
+            if variant.draft_model is not None:
+                own = variant.drafting and variant.drafting.algorithm
+                found.setdefault(variant.draft_model, own or self.engine.algorithm)
+        return found

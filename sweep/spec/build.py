@@ -11,6 +11,7 @@ from sweep.model.experiment import (
     Axes,
     Budget,
     Constraint,
+    Drafting,
     EngineSpec,
     Experiment,
     NodeSpec,
@@ -106,6 +107,16 @@ def _variant(name: str, section: VariantSection, resolve: Resolve) -> Variant:
         args=ordered(section.args),
         draft_model=resolve(section.draft_model),
         python=resolve(section.python),
+        drafting=None if section.algorithm is None else _drafting(section.algorithm, section),
+    )
+
+
+def _drafting(algorithm: str, section: VariantSection) -> Drafting:
+    return Drafting(
+        algorithm,
+        num_steps=section.num_steps,
+        topk=section.topk,
+        num_draft_tokens=section.num_draft_tokens or "auto",
     )
 
 

@@ -357,12 +357,14 @@ class _Planner:
 
 def _asked(experiment: Experiment) -> Iterator[Configuration]:
     """Yield every combination of the axes: variants change slowest, draft tokens fastest."""
-    axes, algorithm = experiment.axes, experiment.engine.algorithm
-    drafts = (None,) if axes.num_draft_tokens == "auto" else axes.num_draft_tokens
-    for variant, args in product(axes.variants, _swept(axes.args)):
+    for variant, args in product(experiment.axes.variants, _swept(experiment.axes.args)):
+        algorithm, axes = experiment.engine.algorithm, variant.drafting or experiment.axes
+        if variant.drafting is not None:
+            algorithm = variant.drafting.algorithm
         if algorithm is None and not axes.num_steps:
             yield Configuration(None, variant=variant.name, args=args)
             continue
+        drafts = (None,) if axes.num_draft_tokens == "auto" else axes.num_draft_tokens
         for steps, topk, draft in product(axes.num_steps or (None,), axes.topk, drafts):
             yield Configuration(algorithm, steps, topk, draft, variant.name, args)
 

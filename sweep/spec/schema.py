@@ -128,8 +128,31 @@ class VariantSection(Section):
     env: Environment = Field({}, description="Environment variables; ~ for unset.")
     unset: tuple[VariableName, ...] = Field((), description="Variables that must not be set.")
     args: Arguments = Field({}, description="Arguments, laid over those of the engine.")
-    draft_model: OptionalText = Field(None, description="Draft model instead of the engine's.")
+    draft_model: OptionalText = Field(
+        None,
+        description="Draft model; left out: the engine's, unless the algorithm is another one.",
+    )
     python: OptionalText = Field(None, description="Python instead of the engine's.")
+    algorithm: OptionalText = Field(
+        None,
+        description="How to speculate instead of engine.algorithm: then num_steps, topk and "
+        "num_draft_tokens of the sweep do not hold, and stand here.",
+    )
+    num_steps: Counts = Field((), description="Draft steps of this variant's algorithm.")
+    topk: Counts = Field((1,), description="Branches a step of this variant's algorithm.")
+    num_draft_tokens: CountsOrAuto = Field(
+        None, description="Tokens verified a cycle by this variant's algorithm."
+    )
+
+    @model_validator(mode="after")
+    def _own_axes(self) -> VariantSection:
+        own_axes = {"num_steps", "topk", "num_draft_tokens"} & self.model_fields_set
+        if self.algorithm is None and own_axes:
+            refuse(
+                "num_steps, topk and num_draft_tokens of a variant are those of its own algorithm",
+                "give the variant's algorithm, or write them under sweep",
+            )
+        return self
 
 
 class SweepSection(Section):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sweep.engines.given import (
     draft_model_of,
+    given_algorithms,
     given_arguments,
     largest_concurrency,
     unsendable_messages,
@@ -63,9 +64,10 @@ def _engine_problems(experiment: Experiment) -> Iterator[Problem]:
             hint="use engine.command",
             path=("engine", "python"),
         )
-    if engine.algorithm is not None:
-        yield from _algorithm_problems(engine.algorithm)
-    elif experiment.axes.num_steps and not _any_draft_model(experiment):
+    for path, algorithm in given_algorithms(experiment):
+        yield from _algorithm_problems(path, algorithm)
+    nothing = engine.algorithm is None and not _any_draft_model(experiment)
+    if experiment.axes.num_steps and nothing:
         yield Problem(
             "sweep.num_steps is given, but nothing to draft with",
             hint="give engine.draft_model, or engine.algorithm: one of "
@@ -83,17 +85,17 @@ def _profile_problems(experiment: Experiment) -> Iterator[Problem]:
         )
 
 
-def _algorithm_problems(algorithm: str) -> Iterator[Problem]:
+def _algorithm_problems(path: tuple[str, ...], algorithm: str) -> Iterator[Problem]:
     if algorithm in arguments.REFUSED_ALGORITHMS:
         yield Problem(
-            f"engine.algorithm {algorithm!r} is refused: {arguments.REFUSED_ALGORITHMS[algorithm]}",
-            path=("engine", "algorithm"),
+            f"algorithm {algorithm!r} is refused: {arguments.REFUSED_ALGORITHMS[algorithm]}",
+            path=path,
         )
     elif algorithm not in arguments.STEPS_FLAGS:
         yield Problem(
-            f"engine.algorithm {algorithm!r} is none of llama.cpp's",
+            f"algorithm {algorithm!r} is none of llama.cpp's",
             hint=f"one of {', '.join(arguments.STEPS_FLAGS)}",
-            path=("engine", "algorithm"),
+            path=path,
         )
 
 
@@ -102,7 +104,7 @@ def _any_draft_model(experiment: Experiment) -> bool:
 
 
 def _length_problems(experiment: Experiment) -> Iterator[Problem]:
-    if experiment.engine.algorithm is None and not experiment.axes.num_steps:
+    if not (experiment.axes.num_steps or any(given_algorithms(experiment))):
         return
     for position, workload in enumerate(experiment.workloads):
         if workload.max_tokens < SHORTEST_DRAFTED_ANSWER:

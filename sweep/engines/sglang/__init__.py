@@ -59,7 +59,9 @@ class SGLang(Surface):
 
     def installation(self, experiment: Experiment) -> Installation:
         """The package `sglang`, and models by path or by their name on the hub."""
-        return Installation(models(experiment), True, "sglang", arguments.pythons(experiment))
+        return Installation(
+            models(experiment), True, "sglang", arguments.pythons(experiment), arguments.START_S
+        )
 
     def version_argv(self, experiment: Experiment) -> tuple[str, ...]:
         """The installed package's version, and what else only its own Python knows."""

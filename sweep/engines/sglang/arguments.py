@@ -24,6 +24,9 @@ from sweep.ports import EngineFacts
 DEFAULT_PYTHON = "python3"
 MODULE = ("-m", "sglang.launch_server")
 
+START_S = 18.0
+"""From the command to the first answer with a model of 4 MB: 18 to 22 s of 0.5.23 on a CPU."""
+
 ASKING = (
     f"import os, sys; sys.path.insert(0, os.environ['{AGENT_VARIABLE}']); "
     "from sweep.inside import sglang; sglang.main()"

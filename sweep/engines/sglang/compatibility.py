@@ -172,7 +172,7 @@ def _draft_model(case: Case) -> str | None:
     if algorithm in ("EAGLE3", "STANDALONE"):
         return (
             f"{algorithm} needs a draft model: without one SGLang loads the target twice and "
-            "crashes"
+            "crashes; give draft_model, the variant's where the algorithm is"
         )
     if architecture in _NO_DRAFT_WITHIN:
         return (

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sweep.engines.given import (
     draft_model_of,
+    given_algorithms,
     given_arguments,
     largest_concurrency,
 )
@@ -59,21 +60,20 @@ def _repeated_arguments(experiment: Experiment) -> Iterator[Problem]:
 
 
 def _engine_problems(experiment: Experiment) -> Iterator[Problem]:
-    algorithm = experiment.engine.algorithm
-    path = ("engine", "algorithm")
-    if algorithm in speculation.REFUSED_ALGORITHMS:
-        yield Problem(
-            f"engine.algorithm {algorithm!r} is refused: it was never tried with sweep",
-            hint=f"one of {', '.join(speculation.ALGORITHMS)}",
-            path=path,
-        )
-    elif algorithm is not None and algorithm not in speculation.ALGORITHMS:
-        yield Problem(
-            f"engine.algorithm {algorithm!r} is none of SGLang's",
-            hint=f"one of {', '.join(speculation.ALGORITHMS)}",
-            path=path,
-        )
-    elif algorithm is None and experiment.axes.num_steps:
+    for path, algorithm in given_algorithms(experiment):
+        if algorithm in speculation.REFUSED_ALGORITHMS:
+            yield Problem(
+                f"algorithm {algorithm!r} is refused: it was never tried with sweep",
+                hint=f"one of {', '.join(speculation.ALGORITHMS)}",
+                path=path,
+            )
+        elif algorithm not in speculation.ALGORITHMS:
+            yield Problem(
+                f"algorithm {algorithm!r} is none of SGLang's",
+                hint=f"one of {', '.join(speculation.ALGORITHMS)}",
+                path=path,
+            )
+    if experiment.engine.algorithm is None and experiment.axes.num_steps:
         yield Problem(
             "sweep.num_steps is given, but not how to draft",
             hint=f"give engine.algorithm: one of {', '.join(speculation.ALGORITHMS)}",

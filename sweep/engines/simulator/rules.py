@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from sweep.engines.given import unsendable_messages
+from sweep.engines.given import given_algorithms, unsendable_messages
 from sweep.engines.sglang import rules as sglang
 from sweep.engines.simulator import arguments
 from sweep.model.errors import Problem
@@ -47,12 +47,13 @@ def _engine_problems(experiment: Experiment) -> Iterator[Problem]:
             hint="use engine.python, or leave it out",
             path=("engine", "command"),
         )
-    if engine.algorithm is not None and engine.algorithm not in ALGORITHMS:
-        yield Problem(
-            f"engine.algorithm {engine.algorithm!r} is not simulated",
-            hint=f"one of {', '.join(ALGORITHMS)}",
-            path=("engine", "algorithm"),
-        )
+    for path, algorithm in given_algorithms(experiment):
+        if algorithm not in ALGORITHMS:
+            yield Problem(
+                f"algorithm {algorithm!r} is not simulated",
+                hint=f"one of {', '.join(ALGORITHMS)}",
+                path=path,
+            )
 
 
 def judge(configuration: Configuration, experiment: Experiment) -> Judged:

@@ -24,14 +24,14 @@ DRAFT_MODEL = {"architecture": "LlamaForCausalLM", "hidden_size": 16, "vocab_siz
 def target(**changes: Any) -> CheckLine:
     """The line about a target with these differences."""
     installation = Installation(("org/m",), True)
-    (line,) = models.lines(facts(models={"org/m": model(**changes)}), installation, None)
+    (line,) = models.lines(facts(models={"org/m": model(**changes)}), installation, {})
     return line
 
 
 def pair(config: dict[str, Any], algorithm: str | None = None) -> list[CheckLine]:
     """The lines that compare a drafter of this config with the target."""
     found = {"m": model(), "d": model(config=config)}
-    lines = models.lines(facts(models=found), Installation(("m", "d")), algorithm)
+    lines = models.lines(facts(models=found), Installation(("m", "d")), {"d": algorithm})
     return list(lines)[2:]
 
 
@@ -75,12 +75,12 @@ def test_files_that_were_not_looked_into() -> None:
 
 def test_models_that_could_not_be_asked_for() -> None:
     """Another line says why."""
-    assert list(models.lines(facts(models=None), Installation(("m",)), None)) == []
+    assert list(models.lines(facts(models=None), Installation(("m",)), {})) == []
 
 
 def test_an_engine_without_model_files() -> None:
     """The simulated server has none."""
-    assert list(models.lines(facts(), Installation(), None)) == []
+    assert list(models.lines(facts(), Installation(), {})) == []
 
 
 def test_a_head_that_fits() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -92,6 +93,10 @@ def test_the_expected_load_of_a_plan() -> None:
     assert expected_load(fast, INSTALLED).seconds == pytest.approx(1000)
     assert expected_load(fast, INSTALLED).basis == "assumed"
     assert expected_load(facts(), Installation()).seconds == 900
+    starting = replace(INSTALLED, start_s=20.0)
+    assert expected_load(slow, starting).seconds == pytest.approx(2020)
+    assert expected_load(fast, starting).seconds == pytest.approx(1000)  # it is a start's as well
+    assert expected_load(facts(files=("a",)), Installation(start_s=20.0)).seconds == 20
     assert expected_load(facts(), Installation(load_s=3.0)).seconds == 3
     files = facts(files=("a", "b"))
     assert expected_load(files, Installation()).seconds == pytest.approx(2 / 0.6e9)

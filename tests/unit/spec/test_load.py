@@ -191,6 +191,13 @@ def test_a_key_in_the_wrong_place_is_shown_the_right_one() -> None:
     assert only_problem(SMALL + "topk: 3\n").hint == "it belongs into sweep"
 
 
+@pytest.mark.parametrize("axis", ["num_steps: 2", "topk: 1", "num_draft_tokens: auto"])
+def test_axes_of_a_variant_need_its_algorithm(axis: str) -> None:
+    """Without one, they would stand beside those of the sweep."""
+    problem = only_problem(SMALL + f"sweep: {{variants: {{v: {{{axis}}}}}}}\n")
+    assert "those of its own algorithm" in problem.message
+
+
 FAULTS = {
     "name: small": ("name: two words", "cannot be a name"),
     "kind: llama.cpp": ("kind: vllm", "not built yet"),

@@ -122,6 +122,32 @@ def test_what_matters_to_speculation_only_shares_the_arm() -> None:
     assert planned.launches[0].trials[0].configuration.args == {}
 
 
+def test_a_variant_with_its_own_algorithm_has_its_own_axes() -> None:
+    """Those of the sweep do not hold for it, and it shares the arm's baseline."""
+    planned = plan(
+        SMALL,
+        "engine.algorithm=A",
+        "sweep={num_steps: [1, 2], variants: {"
+        "other: {algorithm: B, num_steps: [4], topk: [1, 2], num_draft_tokens: [5]}}}",
+    )
+    assert {launch.arm for launch in planned.launches} == {"default"}
+    asked = [launch.trials[0].configuration for launch in planned.launches]
+    assert [(item.algorithm, item.num_steps, item.topk) for item in asked[1:-1]] == [
+        ("A", 1, 1), ("A", 2, 1), ("B", 4, 1), ("B", 4, 2),
+    ]  # fmt: skip
+    assert [item.variant for item in asked[1:-1]] == ["default", "default", "other", "other"]
+
+
+def test_a_variant_may_speculate_where_the_engine_does_not() -> None:
+    """Only the variant's configuration is one, and the others are the baseline."""
+    planned = plan(SMALL, "sweep={variants: {other: {algorithm: B, num_steps: [4]}}}")
+    assert layout(planned) == [
+        ("baseline_first", "default", "baseline"),
+        ("main", "default", "4 steps, other"),
+        ("baseline_last", "default", "baseline (again)"),
+    ]
+
+
 def test_unsetting_a_variable_is_an_arm_of_its_own() -> None:
     """Unset differs from not mentioned, and from empty."""
     planned = plan(

@@ -9,7 +9,7 @@ import pytest
 
 from sweep.engines.sglang import SGLang
 from sweep.model.errors import Problem
-from sweep.model.experiment import Axes, EngineSpec, Experiment, Prompt, Variant, Workload
+from sweep.model.experiment import Axes, Drafting, EngineSpec, Experiment, Prompt, Variant, Workload
 from sweep.model.plan import Configuration
 from sweep.ports import EngineFacts, Judged
 
@@ -102,6 +102,37 @@ def test_algorithms_that_do_not_exist_are_told_by_name() -> None:
         assert "EAGLE3" in str(problem.hint)
     steps_only = experiment(algorithm=None, axes=Axes(num_steps=(2,)))
     assert "not how to draft" in ENGINE.problems(steps_only)[0].message
+
+
+def test_a_variants_algorithm_is_judged_as_the_engines() -> None:
+    """By name, at its own place in the file."""
+    variant = Variant("other", drafting=Drafting("EAGEL", num_steps=(2,)))
+    (problem,) = ENGINE.problems(experiment(variants=(variant,)))
+    assert "none of SGLang's" in problem.message
+    assert problem.path == ("sweep", "variants", "other", "algorithm")
+
+
+@pytest.mark.parametrize(("algorithm", "own", "path"), [
+    ("EAGLE3", None, "draft"),
+    ("EAGLE3", "its", "its"),
+    ("STANDALONE", "its", "its"),
+    ("NGRAM", None, None),
+])  # fmt: skip
+def test_a_drafter_is_for_its_algorithm(algorithm: str, own: str | None, path: str | None) -> None:
+    """A variant that drafts otherwise is not given the engine's drafter."""
+    variant = Variant("other", draft_model=own, drafting=Drafting(algorithm))
+    steps = None if algorithm == "NGRAM" else 2
+    asked = Configuration(algorithm, steps, None, 3, variant="other")
+    argv = ENGINE.server(asked, experiment(variants=(variant,))).argv
+    given = [argv[at + 1] for at, word in enumerate(argv) if word.endswith("draft-model-path")]
+    assert given == ([] if path is None else [path])
+
+
+def test_an_algorithm_without_its_drafter_is_skipped() -> None:
+    """The engine's head is none for another algorithm."""
+    subject = experiment(variants=(Variant("other", drafting=Drafting("STANDALONE")),))
+    judged = ENGINE.judge(Configuration("STANDALONE", 2, 1, variant="other"), subject, None)
+    assert "draft_model" in str(judged.reason)
 
 
 @pytest.mark.parametrize(("algorithm", "last", "first"), [
