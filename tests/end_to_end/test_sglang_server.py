@@ -1,5 +1,5 @@
-"""A sweep of SGLang's real server on a CPU: submitted as a user does, with the file that comes
-with the project."""
+"""A sweep of SGLang's real server on a CPU behind SSH: submitted as a user does, with the file
+that comes with the project."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from fakes import sglang_server
 from fakes.machine import Finished, Machine
+from faults.remote import ALIAS, node_behind_ssh
 
 from sweep.agent import wire
 from sweep.model.record import AttemptRecord
@@ -21,15 +22,25 @@ pytestmark = [
     pytest.mark.sglang,
     pytest.mark.skipif(sglang_server.missing() is not None, reason=str(sglang_server.missing())),
 ]
-FILE = sglang_server.ROOT / "experiments" / "quickstart-sglang-cpu.yaml"
+FILE = sglang_server.ROOT / "experiments" / "sglang-cpu.yaml"
+THERE = {
+    "node.host": ALIAS,
+    "engine.python": str(sglang_server.PYTHON),
+    "engine.model": str(sglang_server.MODELS / "tiny-target"),
+    "engine.draft_model": str(sglang_server.MODELS / "tiny-eagle3"),
+    "sweep.variants.standalone.draft_model": str(sglang_server.MODELS / "tiny-draft"),
+}
 SHORT = {
     "sweep.num_steps": "[1, 3]",
     "workloads.0.max_tokens": "24",
-    "workloads.0.concurrency": "[1]",
     "workloads.0.repeats": "{min: 2, max: 2}",
 }
-SWEEP_S = 900.0
-"""Four launches, on a machine that may be busy."""
+TOKENS = 2 * 6 * 24
+"""Of all answers of a trial: windows, prompts, tokens each."""
+DRAFTED = {(1, "default"): 1, (3, "default"): 3, (3, "tree"): 7, (3, "standalone"): 3}
+"""(steps, variant) → draft tokens a cycle, the root not counted."""
+SWEEP_S = 1200.0
+"""Seven launches, on a machine that may be busy."""
 
 Rows = list[dict[str, Any]]
 
@@ -43,13 +54,20 @@ class Swept:
         self.rows: Rows = json.loads(machine.run("export", "--format", "json").text)
         self.record = record(machine.directory)
 
-    def row(self, steps: int | None) -> dict[str, Any]:
-        """The row with so many steps; None: the first baseline."""
-        return next(row for row in self.rows if row["num_steps"] == steps)
+    def row(self, steps: int | None, variant: str = "default") -> dict[str, Any]:
+        """The row with so many steps; None: the first baseline, and n-gram drafting."""
+        return next(
+            row for row in self.rows if (row["num_steps"], row["variant"]) == (steps, variant)
+        )
 
-    def attempt(self, steps: int | None) -> AttemptRecord:
+    @property
+    def drafting(self) -> Rows:
+        """The rows with speculation."""
+        return [row for row in self.rows if not row["is_baseline"]]
+
+    def attempt(self, steps: int | None, variant: str = "default") -> AttemptRecord:
         """The attempt that a row is of."""
-        name = self.row(steps)["launch_id"]
+        name = self.row(steps, variant)["launch_id"]
         launch = next(item for item in self.record.launches if item.launch.launch_id == name)
         return launch.attempts[-1]
 
@@ -64,11 +82,14 @@ class Swept:
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Swept]:
-    """Baseline, one step, three steps, baseline again."""
+    """Baseline, one step, three steps, a tree, a draft model, n-grams, baseline again."""
     machine = Machine(tmp_path_factory.mktemp("machine"))
+    given = {**THERE, **SHORT, "node.workdir": str(machine.root / "node")}
+    words = [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
     try:
-        words = [word for key, value in SHORT.items() for word in ("--set", f"{key}={value}")]
-        yield Swept(machine, machine.run("submit", FILE, "--yes", *words, timeout_s=SWEEP_S))
+        with node_behind_ssh(machine):
+            ended = machine.run("submit", FILE, "--yes", *words, timeout_s=SWEEP_S)
+        yield Swept(machine, ended)
     finally:
         machine.close()
 
@@ -76,24 +97,52 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Swept]:
 def test_the_sweep_is_complete(swept: Swept) -> None:
     """Every launch went well, and the node is clean."""
     assert swept.ended.code == 0, swept.ended.text
-    assert [row["state"] for row in swept.rows] == ["ok"] * 4
+    assert [row["state"] for row in swept.rows] == ["ok"] * 7
     assert {row["engine_version"] for row in swept.rows} == {"sglang 0.5.23"}
     outcomes = [launch.attempts[-1].outcome for launch in swept.record.launches]
     assert [outcome and (outcome.end, outcome.clean) for outcome in outcomes] == [
         ("done", True)
-    ] * 4
+    ] * 7
 
 
 def test_accept_lengths_are_within_their_bounds_and_grow(swept: Swept) -> None:
-    """At most steps + 1, and p_1 + p_2 … makes up the rest."""
-    one, three = swept.row(1), swept.row(3)
-    assert 1.2 < one["accept_length"] <= 2.0
-    assert one["accept_length"] < three["accept_length"] <= 4.0
-    for row in (one, three):
+    """At most steps + 1, and p_1 + p_2 … makes up the rest. Of three steps, a tree has at least
+    what its chain has."""
+    lengths = {key: swept.row(*key)["accept_length"] for key in DRAFTED}
+    assert 1.2 < lengths[1, "default"] <= 2.0
+    assert lengths[1, "default"] < lengths[3, "default"] <= lengths[3, "tree"] <= 4.0
+    assert 1.2 < lengths[3, "standalone"] <= 4.0
+    for key, drafted in DRAFTED.items():
+        row = swept.row(*key)
         shares = [row[f"p_{k}"] for k in range(1, row["num_steps"] + 1)]
         assert shares == sorted(shares, reverse=True)
         assert 1 + sum(shares) == pytest.approx(row["accept_length"])
-        assert row["drafted_tokens"] == row["cycles"] * row["num_steps"]
+        assert row["drafted_tokens"] == row["cycles"] * drafted
+
+
+def test_n_grams_are_drafted(swept: Swept) -> None:
+    """Without steps and without a drafter; what is accepted is counted all the same."""
+    row = swept.row(None, "ngram")
+    assert (row["algorithm"], row["num_steps"], row["num_draft_tokens"]) == ("NGRAM", None, 8)
+    assert row["accept_length"] >= 1.0
+    assert row["cycles"] > 0
+
+
+def test_the_probe_counts_what_the_answers_say(swept: Swept) -> None:
+    """Every cycle of the windows is timed, whatever drafts, and its tokens are the client's."""
+    for row in swept.drafting:
+        assert row["timed_cycles"] == row["cycles"], row["configuration"]
+        assert row["instrument_accept_length"] == pytest.approx(row["accept_length"])
+        assert row["verify_ms"] > 0
+        drafts, extends = row["draft_ms"], row["extend_ms"]
+        assert (drafts, extends) == (None, None) if row["variant"] == "ngram" else drafts > 0 < extends
+
+
+def test_answers_are_those_of_the_baseline(swept: Swept) -> None:
+    """Token by token; where arithmetic in another order turned one, the row says so."""
+    for row in swept.drafting:
+        assert row["same_as_baseline_share"] >= 0.5
+        assert ("output_differs" in row["flags"]) == (row["same_as_baseline_share"] < 1)
 
 
 def test_the_baseline_does_not_speculate(swept: Swept) -> None:
@@ -102,7 +151,7 @@ def test_the_baseline_does_not_speculate(swept: Swept) -> None:
     assert row["is_baseline"]
     assert (row["accept_length"], row["cycles"], row["p_1"]) == (None, None, None)
     assert swept.metric(None, 1, "after", "sglang:spec_verify_calls_total") == 0
-    assert row["output_tokens"] == 2 * 6 * 24
+    assert row["output_tokens"] == TOKENS
 
 
 def test_counts_are_those_of_the_servers_own_counters(swept: Swept) -> None:
