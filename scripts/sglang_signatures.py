@@ -19,14 +19,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sweep.probe.hooks import CYCLE, DRAFT, EXTEND, RESULT, VERIFY
+from sweep.probe.hooks import CYCLE, DRAFT, EXTEND, LOOKUP, RESULT, VERIFY
 from sweep.probe.pinning import POLICY
 
 _WORKERS = "sglang/srt/speculative/"
 _SCHEDULER = "sglang/srt/managers/scheduler.py"
 _ADAPTIVE = {"AdaptiveController", "AdaptiveSpeculativeParams"}
 _CONTROLLER = "self.adaptive_controller"
-_METHODS = {*CYCLE, *DRAFT, *VERIFY, *EXTEND}
+_METHODS = {*CYCLE, *DRAFT, *LOOKUP, *VERIFY, *EXTEND}
 _PINNED = {"activate_step_by_batch", "candidate_steps", *POLICY}
 
 

@@ -50,6 +50,8 @@ class Attached:
             "extend": self._extend,
             "accepted": self._result,
         }
+        if "verify" in found and found["verify"].name in hooks.FORWARD:
+            wraps["verify"] = self._verify_of_target
         for name, hook in found.items():
             hook.put(wraps[name])
             (self._result_hooks if name == "accepted" else self._phase_hooks).append(hook)
@@ -106,6 +108,14 @@ class Attached:
 
     def _verify(self, original: Callable[..., Any]) -> Callable[..., Any]:
         return self._timed("verify", original, self.recorder.verifying, self.recorder.verified)
+
+    def _verify_of_target(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        timed = self._verify(original)
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            return (timed if kwargs.get("is_verify") else original)(*args, **kwargs)
+
+        return forward
 
     def _extend(self, original: Callable[..., Any]) -> Callable[..., Any]:
         return self._timed("extend", original, None, self.recorder.extended)
@@ -186,7 +196,8 @@ def attach(scheduler: Any, directory: str, every_cycles: int) -> Optional[Attach
         writer.error("clock", "there is none for the device %r" % device)
     if clock is None or not found.keys() >= {"cycle", "verify"}:
         return None
-    recorder = Recorder(clock, time.monotonic, writer, frozenset(found))
+    whole = not set(PHASES) & set(hello["missing"])
+    recorder = Recorder(clock, time.monotonic, writer, frozenset(found), whole=whole)
     attached = Attached(recorder, writer, time.monotonic)
     attached.install(found)
     writer.start(recorder.settle, attached.failed)
@@ -196,10 +207,11 @@ def attach(scheduler: Any, directory: str, every_cycles: int) -> Optional[Attach
 def find(scheduler: Any, worker: Any) -> Dict[str, hooks.Hook]:
     """Return the methods that a scheduler and its worker run, by phase."""
     objects = hooks.worker_objects(worker)
+    target = [worker.target_worker] if _looks_up(worker) else []
     places = {
         "cycle": hooks.find([worker], hooks.CYCLE),
-        "draft": hooks.find(objects, hooks.DRAFT),
-        "verify": hooks.find([worker], hooks.VERIFY),
+        "draft": hooks.find(objects, (*hooks.DRAFT, *hooks.LOOKUP)),
+        "verify": hooks.find([worker], hooks.VERIFY) or hooks.find(target, hooks.FORWARD),
         "extend": hooks.find(objects, hooks.EXTEND),
         "accepted": hooks.find([scheduler], hooks.RESULT),
     }
@@ -209,6 +221,11 @@ def find(scheduler: Any, worker: Any) -> Dict[str, hooks.Hook]:
         if cycle is not extend and issubclass(cycle, extend):
             del found["extend"]  # inherited and not called: 0.5.3's V2 extends while it verifies
     return found
+
+
+def _looks_up(worker: Any) -> bool:
+    """Whether a worker drafts n-grams."""
+    return any(hasattr(worker, name) for name in hooks.LOOKUP)
 
 
 def _clock(device: str) -> Optional[DeviceClock]:
@@ -245,6 +262,8 @@ def _expected(worker: Any, adaptive: bool) -> Tuple[str, ...]:
     pin = (pinning.PIN,) if adaptive else ()
     if worker is None:
         return pin
+    if _looks_up(worker):
+        return (*(name for name in PHASES if name != "extend"), *pin)
     elsewhere = getattr(worker, "draft_worker", worker) is None and hasattr(worker, "verify")
     # With pipeline parallelism only the last stage drafts; the others verify their part.
     return (*(name for name in PHASES if not (elsewhere and name in _DRAFTING)), *pin)

@@ -16,6 +16,10 @@ DRAFT = ("draft",)
 VERIFY = ("verify",)
 EXTEND = ("_draft_extend_for_decode", "forward_draft_extend_after_decode")
 RESULT = ("process_batch_result",)
+LOOKUP = ("_prepare_for_speculative_decoding",)
+"""How n-grams are drafted: that worker verifies by a call of the target's, and extends nothing."""
+FORWARD = ("forward_batch_generation",)
+"""Of the target: with `is_verify`, it is a verification."""
 
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -25,19 +29,19 @@ class Hook:
 
     def __init__(self, owner: type, name: str) -> None:
         self.owner = owner
-        self._name = name
+        self.name = name
         self._original: Callable[..., Any] = owner.__dict__[name]
         self._wrapper: Optional[Callable[..., Any]] = None
 
     def put(self, wrap: Wrap) -> None:
         """Wrap the method."""
         self._wrapper = functools.wraps(self._original)(wrap(self._original))
-        setattr(self.owner, self._name, self._wrapper)
+        setattr(self.owner, self.name, self._wrapper)
 
     def remove(self) -> None:
         """Put the original back, unless someone else has wrapped ours."""
-        if self._wrapper is not None and self.owner.__dict__.get(self._name) is self._wrapper:
-            setattr(self.owner, self._name, self._original)
+        if self._wrapper is not None and self.owner.__dict__.get(self.name) is self._wrapper:
+            setattr(self.owner, self.name, self._original)
         self._wrapper = None
 
 

@@ -64,9 +64,10 @@ def pinned_steps(batch: Any) -> Optional[int]:
 
 def speculation(worker: Any) -> Tuple[Optional[int], Optional[int]]:
     """Return draft steps and draft tokens (the root included) that are in effect."""
+    of_ngrams = getattr(worker, "draft_token_num", None)  # their only name for it up to 0.5.14
     return (
         getattr(worker, "speculative_num_steps", None),
-        getattr(worker, "speculative_num_draft_tokens", None),
+        getattr(worker, "speculative_num_draft_tokens", of_ngrams),
     )
 
 

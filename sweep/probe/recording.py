@@ -90,8 +90,11 @@ class Recorder:
         now: Callable[[], float],
         sink: Sink,
         hooks: FrozenSet[str],
+        *,
+        whole: bool,
     ) -> None:
-        """`hooks` are what is hooked of draft, verify, extend and accepted."""
+        """`hooks` are what is hooked of draft, verify, extend and accepted; `whole`: the cycle has
+        no other phases, and what they leave of it is known."""
         self._clock = clock
         self._mark = clock.record
         self._usable = clock.usable
@@ -99,6 +102,7 @@ class Recorder:
         self._sink = sink
         self._hooks = hooks
         self._results = "accepted" in hooks
+        self._whole = whole
         self._open: Optional[Cycle] = None
         self._last: Optional[Cycle] = None
         """The cycle that may still go on until the next one."""
@@ -282,8 +286,8 @@ class Recorder:
         cycle_s = other_s = None
         if following is not None:
             cycle_s = seconds(marks[0], following.marks[0])
-            if draft_s is not None and extend_s is not None:
-                other_s = cycle_s - draft_s - verify_s - extend_s
+            if self._whole:
+                other_s = cycle_s - (draft_s or 0.0) - verify_s - (extend_s or 0.0)
         host_draft_s, host_verify_s, host_extend_s = cycle.host_s
         return (
             self._count, cycle.start_s, cycle.requests, cycle.context_tokens,

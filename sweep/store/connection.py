@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sweep.agent.wire import WIRE_VERSION
 from sweep.model.errors import StoreError
 
 DB_FILE = "sweep.db"
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = f"2.{WIRE_VERSION}"
+"""Of the tables, and of the agent's lines and outcomes that they hold as they came."""
 
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);

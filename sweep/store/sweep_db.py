@@ -46,7 +46,7 @@ class SweepDb(SweepReader):
     def create(cls, directory: Path, sweep_id: str, name: str, created_utc: str) -> SweepDb:
         """Make the database of a new sweep."""
         facts = [
-            ("schema", str(SCHEMA_VERSION)),
+            ("schema", SCHEMA_VERSION),
             ("sweep_id", sweep_id),
             ("name", name),
             ("created_utc", created_utc),
@@ -84,7 +84,7 @@ class SweepDb(SweepReader):
                 f"{self.path} is empty: its sweep never began", hint=f"delete {self.path.parent}"
             )
         found = self.meta("schema")
-        if found != str(SCHEMA_VERSION):
+        if found != SCHEMA_VERSION:
             raise StoreError(
                 f"{self.path} has schema {found}, this sweep reads {SCHEMA_VERSION}",
                 hint="use the version of sweep that wrote it",

@@ -134,8 +134,8 @@ def test_the_probe_counts_what_the_answers_say(swept: Swept) -> None:
         assert row["timed_cycles"] == row["cycles"], row["configuration"]
         assert row["instrument_accept_length"] == pytest.approx(row["accept_length"])
         assert row["verify_ms"] > 0
-        drafts, extends = row["draft_ms"], row["extend_ms"]
-        assert (drafts, extends) == (None, None) if row["variant"] == "ngram" else drafts > 0 < extends
+        assert row["draft_ms"] > 0
+        assert (row["extend_ms"] is None) == (row["variant"] == "ngram")  # nothing to extend
 
 
 def test_answers_are_those_of_the_baseline(swept: Swept) -> None:

@@ -257,8 +257,48 @@ class EAGLEWorkerV2Of053(EAGLEWorkerOf053):
         return SimpleNamespace(accept_lens=Tensor([number + 1 for number in take(batch)]))
 
 
-class NGRAMWorker(_Phases):
-    """Drafts on the host, and has no phases of its own."""
+class NgramTarget(_Phases):
+    """The target, which verifies when it is told to."""
+
+    def __init__(self, device: FakeDevice) -> None:
+        self.device = device
+
+    def forward_batch_generation(self, batch: Batch, *, is_verify: bool = False) -> Any:
+        """A verification, or a prefill."""
+        self.device.submit(VERIFY_S if is_verify else PREFILL_S)
+        return object()
+
+
+class NGRAMWorker:
+    """Looks up on the host what it drafts, lets the target verify, and has no draft to extend."""
+
+    def __init__(self, device: FakeDevice) -> None:
+        self.device = device
+        self.target_worker = NgramTarget(device)
+        self.draft_token_num = STEPS + 1
+
+    @property
+    def draft_worker(self) -> None:
+        """Nobody drafts."""
+        return
+
+    def _prepare_for_speculative_decoding(self, batch: Batch) -> None:
+        if batch.forward_mode.is_decode():
+            self.device.submit(DRAFT_S)
+
+    def forward_batch_generation(self, batch: Batch) -> SimpleNamespace:
+        """One cycle, or a prefill."""
+        self._prepare_for_speculative_decoding(batch)
+        if batch.forward_mode.is_extend():
+            self.target_worker.forward_batch_generation(batch)
+            return SimpleNamespace(accept_lens=None)
+        self.target_worker.forward_batch_generation(batch, is_verify=True)
+        lengths = [number + 1 for number in take(batch)]
+        return SimpleNamespace(accept_lens=Tensor(lengths), num_correct_drafts_per_req_cpu=None)
+
+
+class DFlashWorker(_Phases):
+    """Has no phases that the probe knows."""
 
     def __init__(self, device: FakeDevice) -> None:
         self.device = device

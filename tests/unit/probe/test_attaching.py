@@ -56,7 +56,13 @@ class Bench:
         descriptor, _ = writing.create(str(self._path), 0, 1)
         header = attaching.header(self.worker, "fake", found)
         self.writer = writing.Writer(descriptor, header | {"rank": 0, "ranks": 1}, None)
-        self.recorder = Recorder(self.device, self.device.now, self.writer, frozenset(found))
+        self.recorder = Recorder(
+            self.device,
+            self.device.now,
+            self.writer,
+            frozenset(found),
+            whole=not header["missing"],
+        )
         attached = Attached(self.recorder, self.writer, self.device.now)
         attached.install(found)
         return attached
@@ -153,6 +159,32 @@ def test_phases_and_counts_of_each_version(
     assert set(columns["draft_tokens"]) == {6}
     assert columns["context_tokens"][0] == 90
     assert bench.device.marks == 0
+
+
+def test_n_grams_are_looked_up_and_verified(sglang: ModuleType, tmp_path: Path) -> None:
+    """The target's own call verifies, when it is told to; what is left is the rest."""
+    bench = Bench(sglang, "NGRAMWorker", tmp_path, overlap=True)
+    bench.attach()
+    bench.serve(40, 25)
+    bench.serve(30)
+    found = bench.finish()
+    assert found.errors == ()
+    assert found.armed is not None
+    assert (found.armed.hooks, found.armed.missing) == (
+        ("cycle", "draft", "verify", "accepted"), (),
+    )  # fmt: skip
+    columns = found.columns
+    assert (sum(map(int, of(columns["requests"]))), sum(map(int, of(columns["accepted"])))) == (
+        bench.engines_counts()
+    )
+    count = len(columns["n"])
+    assert of(columns["draft_s"]) == pytest.approx([DRAFT_S] * count, rel=0.25)
+    assert of(columns["verify_s"]) == pytest.approx([VERIFY_S] * count, rel=0.25)
+    assert set(columns["extend_s"]) == {None}
+    left = [value for value in columns["other_s"] if value is not None]
+    assert len(left) > count / 2
+    assert max(left) < DRAFT_S
+    assert set(columns["draft_tokens"]) == {6}
 
 
 def of(column: list[float | None]) -> list[float]:
@@ -269,14 +301,14 @@ def test_where_nothing_can_be_timed_the_file_says_so(
 
 def test_a_worker_without_phases(sglang: ModuleType, tmp_path: Path) -> None:
     """Nothing is wrapped, and the handshake says why."""
-    bench = Bench(sglang, "NGRAMWorker", tmp_path)
-    originals = dict(vars(sglang.NGRAMWorker))
+    bench = Bench(sglang, "DFlashWorker", tmp_path)
+    originals = dict(vars(sglang.DFlashWorker))
     bench.scheduler.device = "cpu"
     assert attaching.attach(bench.scheduler, str(tmp_path), 100) is None
-    assert dict(vars(sglang.NGRAMWorker)) == originals
+    assert dict(vars(sglang.DFlashWorker)) == originals
     found = cycles.decode((tmp_path / "cycles.0.jsonl").read_text())
     assert found.armed is not None
-    assert found.armed.worker == "NGRAMWorker"
+    assert found.armed.worker == "DFlashWorker"
     assert found.armed.missing == ("draft", "verify", "extend")
 
 

@@ -47,7 +47,10 @@ class Server:
         self.device = FakeDevice(synchronous=synchronous)
         self.device.anywhere = anywhere
         self.sink = Rows()
-        self.recorder = Recorder(self.device, self.device.now, self.sink, frozenset(hooks))
+        whole = {"draft", "verify", "extend"} <= set(hooks)
+        self.recorder = Recorder(
+            self.device, self.device.now, self.sink, frozenset(hooks), whole=whole
+        )
         self.hooks = frozenset(hooks)
 
     def _call(self, work_s: float, *, wait: bool = False) -> float:

@@ -240,7 +240,9 @@ def test_another_schema_is_refused(database: SweepDb, tmp_path: Path) -> None:
     other.execute("UPDATE meta SET value = '99' WHERE key = 'schema'")
     other.commit()
     other.close()
-    with pytest.raises(StoreError, match="has schema 99, this sweep reads 2") as raised:
+    with pytest.raises(
+        StoreError, match=f"has schema 99, this sweep reads 2.{wire.WIRE_VERSION}"
+    ) as raised:
         SweepDb.open(tmp_path)
     assert raised.value.hint == "use the version of sweep that wrote it"
 
