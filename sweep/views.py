@@ -47,6 +47,8 @@ def find(results: Path, text: str | None) -> FoundSweep:
     if text:
         return choose_sweep(sweeps, text)
     readable = [sweep for sweep in sweeps if sweep.problem is None]
+    if sweeps and not readable:
+        raise UsageError(f"no sweep below {results} can be read", hint="`sweep list` says why")
     if not readable:
         raise UsageError(f"no sweep below {results}", hint="start one: `sweep submit FILE`")
     return readable[-1]

@@ -10,7 +10,8 @@ from fakes.sweeps import SmallSweep
 
 from sweep.agent import wire
 from sweep.model.errors import UsageError
-from sweep.views import has_desktop, server_log
+from sweep.store.sweep_db import DB_FILE
+from sweep.views import find, has_desktop, server_log
 
 
 @pytest.mark.parametrize(
@@ -66,3 +67,15 @@ def test_a_sweep_that_started_nothing_says_why(tmp_path: Path) -> None:
         log(tmp_path)
     with pytest.raises(UsageError, match="no launch 'abc' was started"):
         log(tmp_path, "abc")
+
+
+def test_sweeps_that_cannot_be_read_are_not_taken_for_none(tmp_path: Path) -> None:
+    """`list` names them with the reason."""
+    with pytest.raises(UsageError, match="no sweep below"):
+        find(tmp_path, None)
+    other = tmp_path / "other-20260101T000000-0000"
+    other.mkdir()
+    (other / DB_FILE).write_text("not a database")
+    with pytest.raises(UsageError, match="can be read") as raised:
+        find(tmp_path, None)
+    assert raised.value.hint == "`sweep list` says why"
