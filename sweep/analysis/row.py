@@ -166,7 +166,8 @@ def skipped_rows(skipped: SkippedConfiguration, experiment: Experiment) -> list[
 
 
 def _configuration(configuration: Configuration, experiment: Experiment) -> Row:
-    asked, effective = experiment.axes.num_draft_tokens, configuration.num_draft_tokens
+    _, axes = experiment.speculation(experiment.variant(configuration.variant))
+    asked, effective = axes.num_draft_tokens, configuration.num_draft_tokens
     if isinstance(asked, str) or configuration.is_baseline:
         requested = None
     elif effective in asked:

@@ -48,7 +48,7 @@ def unsendable_messages(experiment: Experiment) -> Iterator[Problem]:
 
 def variant_of(configuration: Configuration, experiment: Experiment) -> Variant:
     """Return the variant that a configuration names."""
-    return next(v for v in experiment.axes.variants if v.name == configuration.variant)
+    return experiment.variant(configuration.variant)
 
 
 def draft_model_of(configuration: Configuration, experiment: Experiment) -> str | None:

@@ -223,6 +223,16 @@ class Experiment:
     keep: bool = False
     """Keep launch directories on the node after they were fetched."""
 
+    def speculation(self, variant: Variant) -> tuple[str | None, Axes | Drafting]:
+        """Return how a variant speculates and what is varied of that: its own, or the sweep's."""
+        if variant.drafting is not None:
+            return variant.drafting.algorithm, variant.drafting
+        return self.engine.algorithm, self.axes
+
+    def variant(self, name: str) -> Variant:
+        """Return the variant of that name."""
+        return next(variant for variant in self.axes.variants if variant.name == name)
+
     @property
     def drafters(self) -> Mapping[str, str | None]:
         """Every draft model with the algorithm that it drafts for; None: the engine's default."""

@@ -28,11 +28,14 @@ NOTE = (
     "speculation. Crosses: what did not end ok, and why."
 )
 
+ACROSS_NOTE = " Lines across: what has no steps."
 CUT_NOTE = " Arrows: the interval goes on."
 MAX_REACH = 3.0
 """How far intervals are drawn, as a multiple of the largest throughput of a panel; with two windows
 they can reach beyond any axis."""
 
+_ACROSS = (":", "-.", (0, (1, 4)), (0, (6, 2, 1, 2, 1, 2)))
+"""Lines of what has no steps."""
 _EDGE = 0.2
 """Share of the width in which a label no longer fits when centred."""
 
@@ -41,7 +44,9 @@ def throughput(frame: pd.DataFrame, verdict: Verdict) -> Figure:
     """Draw the output throughput [tokens/s] of every configuration over its draft steps."""
     found = facets(frame, verdict)
     note = NOTE + (CUT_NOTE if any(_is_cut(facet) for facet in found) else "")
-    sheet = draw_panels(found, _title(found), note + left_out(frame))
+    note += ACROSS_NOTE if any(len(_without_steps(facet)) for facet in found) else ""
+    lost = left_out(frame[frame["state"] != TrialState.OK.value])
+    sheet = draw_panels(found, _title(found), note + lost)
     for panel in sheet.panels:
         _draw(panel, alone=len(found) == 1)
     return sheet.finish({})
@@ -50,6 +55,11 @@ def throughput(frame: pd.DataFrame, verdict: Verdict) -> Figure:
 def _rated(facet: Facet) -> pd.DataFrame:
     rows = facet.rows
     return rows[(rows["state"] == TrialState.OK.value) & rows["output_tok_s"].notna()]
+
+
+def _without_steps(facet: Facet) -> pd.DataFrame:
+    rated = _rated(facet)
+    return rated[~rated["is_baseline"] & rated["num_steps"].isna()]
 
 
 def _ceiling(facet: Facet) -> float:
@@ -85,6 +95,7 @@ def _draw(panel: Panel, *, alone: bool) -> None:
     if not alone:
         dress(axes, f"{panel.facet.title}: {finding(panel.facet.place)}")
     drawn = _draw_baselines(panel)
+    drawn = _draw_without_steps(panel) or drawn
     ceiling = _ceiling(panel.facet)
     for name, look, rows in panel.lines("output_tok_s"):
         x = rows["num_steps"].astype(float) + panel.shift(name, LINE_DODGE)
@@ -106,6 +117,7 @@ def _draw(panel: Panel, *, alone: bool) -> None:
         say(axes, "no configuration gave a throughput")
         return
     axes.margins(y=0.16)
+    axes.set_ylim(bottom=max(0.0, axes.get_ylim()[0]))
     _mark_leading(panel)
 
 
@@ -128,6 +140,17 @@ def _draw_baselines(panel: Panel) -> bool:
             label=label,
         )  # fmt: skip
     return len(ok) > 0
+
+
+def _draw_without_steps(panel: Panel) -> bool:
+    """Draw what has no steps, such as n-grams, across all of them."""
+    rows = _without_steps(panel.facet)
+    for position, row in enumerate(rows.to_dict("records")):
+        panel.axes.axhline(
+            float(row["output_tok_s"]), color=INK, linewidth=1.4, label=row["configuration"],
+            linestyle=_ACROSS[position % len(_ACROSS)],
+        )  # fmt: skip
+    return len(rows) > 0
 
 
 def _mark_leading(panel: Panel) -> None:

@@ -49,7 +49,7 @@ def make_plan(
 
 def configuration_id(configuration: Configuration, experiment: Experiment) -> str:
     """Return the identity of a configuration on its engine, its variant's content included."""
-    variant = next(item for item in experiment.axes.variants if item.name == configuration.variant)
+    variant = experiment.variant(configuration.variant)
     return identity_of(configuration, experiment.engine, variant)
 
 
@@ -358,9 +358,7 @@ class _Planner:
 def _asked(experiment: Experiment) -> Iterator[Configuration]:
     """Yield every combination of the axes: variants change slowest, draft tokens fastest."""
     for variant, args in product(experiment.axes.variants, _swept(experiment.axes.args)):
-        algorithm, axes = experiment.engine.algorithm, variant.drafting or experiment.axes
-        if variant.drafting is not None:
-            algorithm = variant.drafting.algorithm
+        algorithm, axes = experiment.speculation(variant)
         if algorithm is None and not axes.num_steps:
             yield Configuration(None, variant=variant.name, args=args)
             continue
@@ -403,7 +401,7 @@ def _path_first(
     """Return what comes first in the PATH of a server; nothing when the file sets PATH."""
     if "PATH" in {*server.env, *server.unset}:
         return ()
-    variant = next(item for item in experiment.axes.variants if item.name == configuration.variant)
+    variant = experiment.variant(configuration.variant)
     return path_first(variant.python or experiment.engine.python)
 
 

@@ -20,7 +20,7 @@ from fakes.records import (
 
 from sweep.analysis.frame import make_frame
 from sweep.analysis.glossary import FLAGS, entry
-from sweep.model.experiment import Axes, EngineSpec, Repeats
+from sweep.model.experiment import Axes, Drafting, EngineSpec, Repeats, Variant
 from sweep.model.plan import Role
 from sweep.model.record import SweepRecord
 from sweep.model.states import Failure, TrialState
@@ -403,6 +403,18 @@ def test_swept_arguments_and_requested_draft_tokens_are_columns() -> None:
     assert pd.isna(frame["arg_ubatch-size"].iloc[1])
     assert frame["num_draft_tokens"].tolist() == [8, 8]
     assert frame["effective_num_draft_tokens"].tolist() == [2, 8]
+
+
+def test_draft_tokens_are_those_that_the_variant_asks() -> None:
+    """A variant with an algorithm of its own has its own."""
+    code = workload()
+    other = Variant("other", drafting=Drafting("ngram", num_draft_tokens=(6,)))
+    builder = RecordBuilder(experiment(code, axes=Axes(variants=(Variant("default"), other))))
+    builder.launch(steps(2), TrialPlan(code))
+    builder.launch(steps(2, num_draft_tokens=6, variant="other"), TrialPlan(code))
+    requested = frame_of(builder)["num_draft_tokens"]
+    assert pd.isna(requested.iloc[0])
+    assert requested.iloc[1] == 6
 
 
 def test_prompt_hash_follows_the_prompts_only() -> None:

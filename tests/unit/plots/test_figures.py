@@ -204,8 +204,18 @@ def test_the_title_counts_rows_on_both_sides_of_break_even(
 
 def test_rows_that_cannot_be_drawn_are_counted() -> None:
     """A figure over steps says how many rows it leaves to the table."""
-    figure = figures(without_steps())["throughput"]
+    figure = figures(without_steps())["accept_length"]
     assert "1 row without a number of steps" in figure.get_supxlabel()
+
+
+def test_what_has_no_steps_has_its_throughput_across_all_of_them() -> None:
+    """At its own height, under its own name."""
+    figure = figures(without_steps())["throughput"]
+    assert "Lines across" in figure.get_supxlabel()
+    frame = make_frame(without_steps().record(), count)
+    (row,) = frame[frame["num_steps"].isna()].to_dict("records")
+    lines = {str(line.get_label()): line for line in figure.axes[0].get_lines()}
+    assert set(np.asarray(lines[row["configuration"]].get_ydata())) == {row["output_tok_s"]}
 
 
 def test_time_line_shows_failures() -> None:
