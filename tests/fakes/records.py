@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sweep.agent.wire import Outcome, RequestRecord, ServerIdent
 from sweep.model.canonical import identity
-from sweep.model.experiment import Axes, EngineSpec, Experiment, Prompt, Repeats, Workload
+from sweep.model.experiment import Axes, EngineSpec, Experiment, Prompt, Repeats, Variant, Workload
 from sweep.model.plan import (
     Configuration,
     PlannedLaunch,
@@ -206,8 +206,16 @@ class RecordBuilder:
 
     def skip(self, configuration: Configuration, reason: str) -> None:
         """Add a configuration that the engine's rules refuse."""
+        self._know(configuration)
         key = identity(configuration)
         self.skipped.append(SkippedConfiguration(key, configuration, reason))
+
+    def _know(self, configuration: Configuration) -> None:
+        """Make sure that the experiment has a configuration's variant."""
+        axes, name = self.experiment.axes, configuration.variant
+        if name not in {variant.name for variant in axes.variants}:
+            axes = replace(axes, variants=(*axes.variants, Variant(name)))
+            self.experiment = replace(self.experiment, axes=axes)
 
     def record(self, driver_note: str | None = None) -> SweepRecord:
         """Return what was collected."""
@@ -231,6 +239,7 @@ class RecordBuilder:
         node: str = "node-a",
         command: ServerCommand | None = None,
     ) -> PlannedLaunch:
+        self._know(configuration)
         launch_id = identity(configuration, role, arm, node)
         trials = tuple(
             PlannedTrial(
