@@ -20,6 +20,9 @@ from sweep.model.experiment import (
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-sglang" / "bin" / "python"
+INSTALLED = "0.5.23"
+RELEASES = (*(ROOT / "scripts" / "sglang_cpu" / "releases.txt").read_text().split(), INSTALLED)
+"""Of which there are sources."""
 MODELS = ROOT / "experiments" / "models"
 PROMPTS = (
     Prompt("parse", text='def parse(text):\n    """Return the tokens of a text."""\n'),
@@ -48,6 +51,14 @@ ENV = {
 def missing() -> str | None:
     """Why the server cannot be started here, None: it can."""
     return None if PYTHON.exists() else "scripts/install_sglang_cpu was not run"
+
+
+def release(version: str) -> Path:
+    """The directory to import a release of SGLang from; what it depends on is in PYTHON's."""
+    if version == INSTALLED:
+        (packages,) = PYTHON.parents[1].glob("lib/python3.*/site-packages")
+        return packages
+    return PYTHON.parents[1] / "releases" / version
 
 
 def experiment(

@@ -12,7 +12,7 @@ from sweep.engines.given import (
     largest_concurrency,
 )
 from sweep.engines.sglang import arguments, compatibility, known, speculation
-from sweep.engines.sglang.compatibility import Case
+from sweep.engines.sglang.case import Case
 from sweep.model.errors import Problem
 from sweep.model.experiment import Experiment, Scalar
 from sweep.model.plan import Configuration

@@ -176,6 +176,15 @@ def test_a_missing_draft_model_is_told_before_the_load() -> None:
     assert "has none" in reason(**eagle, known=facts(architecture="LlamaForCausalLM"))
 
 
+def test_kimi_came_with_0_5_9() -> None:
+    """Older ones find no class for it, with a draft or without."""
+    old = facts("0.5.7", architecture=KIMI)
+    baseline = ENGINE.judge(Configuration(None), experiment(), old)
+    assert "does not know Kimi-K2.5" in str(baseline.reason)
+    new = facts("0.5.9", architecture=KIMI)
+    assert ENGINE.judge(Configuration(None), experiment(), new).reason is None
+
+
 def test_kimi_hands_over_hidden_states_from_0_5_10_on() -> None:
     """EAGLE-3 reads hidden states of the target."""
     assert "0.5.10" in reason(known=facts("0.5.9", architecture=KIMI))
@@ -194,7 +203,7 @@ def test_kimi_hands_over_hidden_states_from_0_5_10_on() -> None:
         ("cutedsl_mla", "0.5.23", RTX_PRO_6000, "it needs 10.0"),
         ("cutedsl_mla", "0.5.23", B200, ""),
         ("trtllm_mha", "0.5.9", RTX_PRO_6000, "before 0.5.10"),
-        ("trtllm_mha", "0.5.12", RTX_PRO_6000, "to read prompts"),
+        ("trtllm_mha", "0.5.18", RTX_PRO_6000, "to read prompts"),
         ("trtllm_mha", "0.5.23", RTX_PRO_6000, ""),
         ("triton", "0.5.23", RTX_PRO_6000, ""),
     ],
@@ -209,7 +218,7 @@ def test_backends_and_the_gpus_they_are_for(
 
 
 def test_a_backend_for_prefill_alone_is_judged_as_that() -> None:
-    """trtllm_mha decodes on 12.0 from 0.5.10 on, and reads prompts later."""
+    """trtllm_mha decodes on 12.0 from 0.5.10 on, and reads prompts from 0.5.19 on."""
     known = facts("0.5.12", gpus=RTX_PRO_6000)
     assert not reason(args={"decode-attention-backend": "trtllm_mha"}, known=known)
     assert "to read prompts" in reason(
@@ -251,6 +260,80 @@ def test_trees_over_pages_need_a_backend_that_can(version: str | None, able: set
         assert bool(found) == (backend not in able), (backend, found)
         assert not reason(2, 1, args=args, known=facts(version))
         assert not reason(2, 2, 4, args={**args, "page-size": 1}, known=facts(version))
+
+
+DEEPSEEK, LLAMA = "DeepseekV3ForCausalLM", "LlamaForCausalLM"
+
+
+@pytest.mark.parametrize(("backend", "page", "version", "sizes"), [
+    ("flashmla", 16, "0.5.23", "64"),
+    ("cutlass_mla", 64, "0.5.9", "128"),
+    ("trtllm_mla", 1, "0.5.23", "32 or 64"),
+    ("trtllm_mla", 32, "0.5.23", None),
+    ("trtllm_mha", 128, "0.5.16", "16 or 32 or 64"),
+    ("trtllm_mha", 128, "0.5.18", None),
+    ("triton", 1, "0.5.23", None),
+])  # fmt: skip
+def test_some_backends_change_the_page_size(
+    backend: str, page: int, version: str, sizes: str | None
+) -> None:
+    """Another server than was asked for: told before its load, for baselines too."""
+    known = facts(version, gpus=B200)
+    subject = experiment(args={"attention-backend": backend, "page-size": page})
+    for configuration in (Configuration(None), Configuration("EAGLE3", 2, 1)):
+        found = ENGINE.judge(configuration, subject, known).reason or ""
+        assert (f"runs with {sizes} whatever is asked" in found) == (sizes is not None)
+        assert bool(found) == (sizes is not None)
+    without = experiment(args={"attention-backend": backend})
+    assert ENGINE.judge(Configuration(None), without, known).reason is None
+
+
+@pytest.mark.parametrize(("gpus", "architecture", "asked", "words"), [
+    (B200, KIMI, (2, 2, 4), "trtllm_mla, which SGLang takes here by itself, verifies chains only"),
+    (B200, DEEPSEEK, (2, 2, 4), "trtllm_mla"),
+    (B200, KIMI, (2, 1), ""),
+    (RTX_PRO_6000, KIMI, (2, 2, 4), ""),
+    (H100, KIMI, (2, 2, 4), ""),
+    (B200, LLAMA, (2, 2, 4), ""),
+    (B200, None, (2, 2, 4), ""),
+])  # fmt: skip
+def test_what_sglang_takes_by_itself_is_judged_too(
+    gpus: tuple[str, ...], architecture: str | None, asked: tuple[int, ...], words: str
+) -> None:
+    """Trees on a B200 need a backend by name; of a model that was not tried, nothing is said."""
+    found = reason(*asked, known=facts(gpus=gpus, architecture=architecture))
+    assert words in found
+    assert bool(words) == bool(found)
+    named = {"attention-backend": "triton"}
+    assert not reason(*asked, args=named, known=facts(gpus=gpus, architecture=architecture))
+
+
+def test_pages_that_a_backend_insists_on_count_for_branches() -> None:
+    """NGRAM has ten, and was asked no page size."""
+    ngram: dict[str, Any] = {"algorithm": "NGRAM", "draft_model": None}
+    known = facts(gpus=B200)
+    args = {"attention-backend": "trtllm_mla"}
+    assert "10 branches with page-size 64" in reason(None, 1, 8, args=args, **ngram, known=known)
+    split = {"attention-backend": "flashmla", "decode-attention-backend": "flashinfer"}
+    assert "2 branches with page-size 64" in reason(2, 2, 4, args=split, known=facts())
+
+
+def test_before_0_5_4_pages_and_branches_need_a_name() -> None:
+    """The backend that is taken by itself did not count."""
+    args = {"page-size": 16}
+    assert "attention-backend flashinfer only" in reason(2, 2, 4, args=args, known=facts("0.5.2"))
+    assert not reason(2, 2, 4, args=args, known=facts("0.5.5"))
+    assert "sets topk to 1" in reason(2, 2, 4, args=args, known=facts("0.4.6.post5"))
+
+
+def test_another_backend_than_the_baselines_is_noted() -> None:
+    """SGLang chooses by topk: trees and chains would differ in more than that."""
+    note = judge(2, 2, 4, known=facts(gpus=H100, architecture=LLAMA)).note or ""
+    assert "takes attention backend flashinfer for this and fa3 for the baseline" in note
+    assert judge(2, 1, known=facts(gpus=H100, architecture=LLAMA)).note is None
+    assert judge(2, 2, 4, known=facts(gpus=H100, architecture=KIMI)).note is None
+    named = {"attention-backend": "triton"}
+    assert judge(2, 2, 4, args=named, known=facts(gpus=H100, architecture=LLAMA)).note is None
 
 
 def test_the_oldest_versions_change_topk_without_asking() -> None:
@@ -311,12 +394,22 @@ def test_flags_are_those_of_the_node() -> None:
 
 
 def test_speculation_and_parallelism() -> None:
-    """DP attention, and a pipeline before 0.5.22."""
+    """DP attention."""
     attention = {"enable-dp-attention": True}
     assert "enable-dp-attention" in reason(args=attention, algorithm="STANDALONE")
     assert not reason(args=attention)
-    assert "pipeline" in reason(args={"pp-size": 2}, known=facts("0.5.20"))
-    assert not reason(args={"pp-size": 2}, known=facts("0.5.22"))
+
+
+def test_speculation_across_a_pipeline_is_eagles_and_asked_for() -> None:
+    """From 0.5.22 on, by a variable of the environment."""
+    pipeline: dict[str, Any] = {"args": {"pp-size": 2}, "algorithm": "EAGLE"}
+    env = {"SGLANG_ENABLE_PP_SPEC": "1"}
+    assert "across a pipeline" in reason(env=env, **pipeline, known=facts("0.5.20"))
+    assert "SGLANG_ENABLE_PP_SPEC" in reason(**pipeline, known=facts("0.5.22"))
+    assert not reason(env=env, **pipeline, known=facts("0.5.22"))
+    assert "EAGLE3 does not work" in reason(
+        env=env, args={"pp-size": 2}, algorithm="EAGLE3", known=facts("0.5.22")
+    )
 
 
 def test_rejection_sampling_needs_a_chain() -> None:
@@ -325,6 +418,9 @@ def test_rejection_sampling_needs_a_chain() -> None:
     assert "needs topk 1" in reason(2, 2, 4, args=args)
     assert "STANDALONE" in reason(args=args, algorithm="STANDALONE")
     assert not reason(args=args)
+    ngram = judge(None, 1, 8, algorithm="NGRAM", draft_model=None, args=args)
+    assert ngram.reason is None
+    assert "does nothing with NGRAM" in str(ngram.note)
 
 
 def test_chat_carries_counts_from_0_5_20_on() -> None:
