@@ -18,6 +18,8 @@ from typing import Any, Self
 from fakes.device import FakeDevice
 from fakes.sglang_decoding import DRAFT_S, EXTEND_S, STEPS, VERIFY_S, Batch, Mode
 
+from sweep.probe.hooks import LOOKUP
+
 ACCEPTED = 2
 """Draft tokens accepted for each request in each cycle."""
 FILES = {"EAGLEWorker": "eagle_worker.py", "EAGLEWorkerV2": "eagle_worker_v2.py"}
@@ -66,7 +68,7 @@ class Blank:
         return Anything()
 
 
-_NEVER = ("draft_worker", "forward_batch_speculative_generation")
+_NEVER = ("draft_worker", "forward_batch_speculative_generation", *LOOKUP)
 """What a worker has by itself or not at all."""
 
 
