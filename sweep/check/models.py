@@ -80,6 +80,7 @@ def _pair(
         *_vocabulary(name, ours, theirs, heads=heads),
         *(_hidden_size(name, ours, theirs) if heads else ()),
         *(_layers(name, ours, theirs) if heads else ()),
+        *(_no_head(name, ours) if algorithm == "EAGLE3" else ()),
     ]
     yield from found or [ok("drafter", f"{name}: fits, {_fit(ours, theirs, heads=heads)}")]
 
@@ -122,11 +123,36 @@ def _layers(name: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> It
     if any(not isinstance(layer, int) or not 0 <= layer < count for layer in layers):
         last = f"the target's are 0 to {count - 1}"
         yield error("drafter", f"{finding}, {last}", _OTHER_DRAFTER)
+    elif _inputs_differ(ours, theirs):
+        yield error(
+            "drafter",
+            f"{finding}, but its weights take {ours['inputs']} values of a token, the hidden "
+            f"states of {ours['inputs'] / theirs['hidden_size']:g}",
+            "correct the list in its config.json: as it is, the server fails while it loads",
+        )
     elif len(set(layers)) < len(layers):
         yield warning(
             "drafter",
             f"{finding}, one of them twice",
             "correct the list in its config.json: a wrong one costs acceptance, and no log says so",
+        )
+
+
+def _inputs_differ(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
+    """Whether the weights that join hidden states are made for another number of layers."""
+    inputs, size = ours.get("inputs"), theirs.get("hidden_size")
+    return inputs is not None and size is not None and inputs != size * len(ours["layers"])
+
+
+def _no_head(name: str, ours: Mapping[str, Any]) -> Iterator[CheckLine]:
+    """SGLang takes the class that the config names, and only heads can be read as one: seen with
+    0.5.23, which fails with "has no attribute 'hot_token_id'" while it loads."""
+    architecture = ours.get("architecture") or ""
+    if architecture.endswith("ForCausalLM") and "eagle" not in architecture.lower():
+        yield error(
+            "drafter",
+            f"{name}: its config names {architecture}, a model of its own and no head for EAGLE3",
+            "take an EAGLE-3 head, or algorithm: STANDALONE for a model of its own",
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,11 @@ DRAFTER = {
 }
 
 
-def safetensors(size: int = 256) -> bytes:
-    """A file of one tensor with this many bytes."""
-    tensor = {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}
-    header = json.dumps({"__metadata__": {"format": "pt"}, "w": tensor}).encode()
+def safetensors(size: int = 256, *, name: str = "w", shape: list[int] | None = None) -> bytes:
+    """A file of one tensor of this shape, or with this many bytes."""
+    size = math.prod(shape or [size])
+    tensor = {"dtype": "U8", "shape": shape or [size], "data_offsets": [0, size]}
+    header = json.dumps({"__metadata__": {"format": "pt"}, name: tensor}).encode()
     return len(header).to_bytes(8, "little") + header + b"\x01" * size
 
 

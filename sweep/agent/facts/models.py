@@ -26,6 +26,7 @@ _FIELDS = (
     "target_hidden_size",
 )  # fmt: skip
 _LAYERS = ("eagle_aux_hidden_state_layer_ids", "aux_hidden_state_layer_ids", "target_layer_ids")
+_JOINING = "fc.weight"
 _LAYERS_IN = ("eagle_config", "dflash_config")
 _HEADERS_S = 8.0
 """Opening hundreds of shards on a slow file system may take longer; what is left is counted."""
@@ -54,7 +55,8 @@ class Model:
     problems: List[str] = field(default_factory=list)
     config: Dict[str, Any] = field(default_factory=dict)
     """What of the config is known, by name: `_FIELDS`, `model_type`, `architecture`, and `layers`,
-    those of the target whose hidden states a drafter reads."""
+    those of the target whose hidden states a drafter reads; of its weights, `inputs`, how many
+    values it reads of one token."""
 
 
 def inspect(
@@ -88,6 +90,8 @@ def _look_into(model: Model, path: str, until_s: float) -> None:
     _check_weights(model, files, until_s)
     if directory:
         model.config.update(_config(model, path))
+        if model.config.get("layers") and not model.problems:
+            model.config["inputs"] = _inputs(files)
 
 
 def _weights_in(model: Model, directory: str) -> List[str]:
@@ -179,6 +183,15 @@ def _dimensions(header: gguf.Header) -> Dict[str, Any]:
         "num_hidden_layers": header.dimension("block_count"),
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _inputs(files: List[str]) -> Optional[int]:
+    """Return the width of the matrix that joins the hidden states that an EAGLE-3 head reads."""
+    for path in files:
+        found = safetensors.shape(path, _JOINING) if path.endswith(".safetensors") else None
+        if found is not None:
+            return found[-1]
+    return None
 
 
 def _config(model: Model, directory: str) -> Dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Optional
+from typing import Any, Dict, List, Optional
 
 _LENGTH_BYTES = 8
 _LONGEST_HEADER_BYTES = 100_000_000
@@ -25,9 +25,7 @@ def fault(path: str, size: int) -> Optional[str]:
     if len(header) < length:
         return "is cut short: its header alone is %d bytes, the file %d" % (length, size)
     try:
-        tensors = json.loads(header)
-        tensors.pop("__metadata__", None)
-        ends = [tensor["data_offsets"][1] for tensor in tensors.values()]
+        ends = [tensor["data_offsets"][1] for tensor in _tensors(header).values()]
     except (ValueError, TypeError, KeyError, IndexError, AttributeError):
         return "is no safetensors: its header cannot be read"
     expected = _LENGTH_BYTES + length + max(ends, default=0)
@@ -35,3 +33,20 @@ def fault(path: str, size: int) -> Optional[str]:
         how = "is cut short" if size < expected else "is too long"
         return "%s: %d bytes, its header says %d" % (how, size, expected)
     return None
+
+
+def shape(path: str, name: str) -> Optional[List[int]]:
+    """Return the shape of the tensor whose name ends so, of a whole file; None: it has none.
+
+    Raises OSError.
+    """
+    with open(path, "rb") as stream:
+        header = stream.read(int.from_bytes(stream.read(_LENGTH_BYTES), "little"))
+    found = [tensor["shape"] for key, tensor in _tensors(header).items() if key.endswith(name)]
+    return [int(size) for size in found[0]] if found else None
+
+
+def _tensors(header: bytes) -> Dict[str, Any]:
+    tensors: Dict[str, Any] = json.loads(header)
+    tensors.pop("__metadata__", None)
+    return tensors

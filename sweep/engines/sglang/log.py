@@ -75,7 +75,8 @@ SIGNS = (
     LogSign(
         "draft_does_not_fit",
         r"mat1 and mat2 shapes cannot be multiplied|object has no attribute 'hot_token_id'"
-        r"|The size of tensor a \(\d+\) must match the size of tensor b",
+        r"|The size of tensor a \(\d+\) must match the size of tensor b"
+        r"|Attempted to load weight \(torch\.Size",
         "bad_args",
         "the draft model is not made for this target: hidden sizes or layers do not fit",
     ),

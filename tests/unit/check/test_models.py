@@ -103,6 +103,7 @@ def test_a_head_that_fits() -> None:
         ({"layers": [1, 3, 8]}, Level.ERROR, "it reads layers 1, 3, 8, the target's are 0 to 7"),
         ({"layers": [-1, 3, 6]}, Level.ERROR, "it reads layers -1, 3, 6"),
         ({"layers": ["a"]}, Level.ERROR, "it reads layers a"),
+        ({"layers": [1, 3], "inputs": 192}, Level.ERROR, "hidden states of 3"),
         ({"layers": [1, 3, 3]}, Level.WARNING, "layers 1, 3, 3, one of them twice"),
         ({"hidden_size": None}, Level.WARNING, "hidden sizes: not compared"),
         ({"vocab_size": None}, Level.WARNING, "vocabularies: not compared"),
@@ -113,6 +114,22 @@ def test_a_head_for_another_target(change: dict[str, Any], level: Level, finding
     (line,) = pair({**HEAD, **change})
     assert line.level is level
     assert finding in line.finding
+
+
+def test_as_many_layers_as_the_weights_take() -> None:
+    """The list and the weights agree."""
+    (line,) = pair({**HEAD, "inputs": 192})
+    assert line.level is Level.OK
+
+
+def test_a_model_of_its_own_is_no_eagle3_head() -> None:
+    """Its class cannot be read as one; whose class is that of a head may be called anything."""
+    (line,) = pair({**HEAD, "architecture": "LlamaForCausalLM"}, "EAGLE3")
+    assert line.level is Level.ERROR
+    assert "names LlamaForCausalLM, a model of its own and no head" in line.finding
+    for architecture in ("Eagle3DeepseekV2ForCausalLM", "LlamaForCausalLMEagle3", None):
+        (line,) = pair({**HEAD, "architecture": architecture}, "EAGLE3")
+        assert line.level is Level.OK
 
 
 def test_all_that_does_not_fit_is_told_at_once() -> None:

@@ -128,6 +128,17 @@ def test_layers_that_a_drafter_reads(tmp_path: Path) -> None:
     assert look(write_model(tmp_path / "b", beside))["config"]["layers"] == [2, 4, 5]
 
 
+def test_values_of_a_token_that_a_head_takes(tmp_path: Path) -> None:
+    """By the matrix that joins hidden states, under any prefix; nothing of a head without it."""
+    head = write_model(tmp_path / "head", DRAFTER, shards=1)
+    assert look(head)["config"]["inputs"] is None
+    weights = safetensors(name="model.fc.weight", shape=[64, 192])
+    (head / "model.safetensors").write_bytes(weights)
+    assert look(head)["config"]["inputs"] == 192
+    target = write_model(tmp_path / "target", TARGET, shards=1)
+    assert "inputs" not in look(target)["config"]
+
+
 def test_a_real_gguf() -> None:
     """The dimensions of the model of the quick start."""
     found = look(REAL_GGUF)

@@ -40,6 +40,8 @@ def exited(text: str, **fields: Any) -> Outcome:
         ("missing-model", "missing_file", "'/nowhere/model'"),
         ("missing-draft", "missing_file", "'/nowhere/draft'"),
         ("wrong-draft", "bad_args", "not made for this target"),
+        ("other-layers", "bad_args", "not made for this target"),
+        ("other-layers", "bad_args", "weight (torch.Size([192, 576])) into parameter"),
         ("port-in-use", "port_in_use", "another process has the port"),
         ("no-memory", "oom", "Raise --mem-fraction-static above 0.004"),
     ],
