@@ -5,8 +5,8 @@
 
 Wheels are read as archives and nothing of them is executed. What is written are the speculative
 workers with their bases, the class that drafts for each, whether they have a controller of
-adaptive speculation, and of the methods of all of them and the scheduler's those that the probe
-looks for.
+adaptive speculation, what that cannot be combined with, and of the methods of all of them and the
+scheduler's those that the probe looks for.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ _WORKERS = "sglang/srt/speculative/"
 _SCHEDULER = "sglang/srt/managers/scheduler.py"
 _ADAPTIVE = {"AdaptiveController", "AdaptiveSpeculativeParams"}
 _CONTROLLER = "self.adaptive_controller"
+_REFUSAL = "adaptive_unsupported_reason"
+_REFUSING = "sglang/srt/speculative/adaptive_spec_params.py"
 _METHODS = {*CYCLE, *DRAFT, *LOOKUP, *VERIFY, *EXTEND}
 _PINNED = {"activate_step_by_batch", "candidate_steps", *POLICY}
 
@@ -69,6 +71,20 @@ def assigned(kind: ast.ClassDef) -> set[str]:
     return found
 
 
+def refusing(source: str) -> list[str]:
+    """Return the arguments by which adaptive speculation is refused, none in versions that decide
+    that elsewhere. A helper that is asked about the arguments counts by its own name."""
+    found: set[str] = set()
+    for function in ast.parse(source).body:
+        if isinstance(function, ast.FunctionDef) and function.name == _REFUSAL:
+            for node in ast.walk(function):
+                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                    found.add(node.attr)
+                elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                    found.add(node.func.id)
+    return sorted(found)
+
+
 def record(wheel: Path) -> dict[str, Any]:
     """Return what the probe meets in one version."""
     workers: dict[str, Any] = {}
@@ -90,12 +106,15 @@ def record(wheel: Path) -> dict[str, Any]:
                         "policy": "self.params" in assigned(kind),
                         "methods": methods(kind, _PINNED),
                     }
+        named = _REFUSING in archive.namelist()
+        refused = refusing(archive.read(_REFUSING).decode()) if named else []
         (scheduler,) = (
             kind for kind in classes(archive.read(_SCHEDULER).decode()) if kind.name == "Scheduler"
         )
     return {
         "workers": workers,
         "adaptive": adaptive,
+        "refusing": refused,
         "scheduler": methods(scheduler, set(RESULT)),
     }
 

@@ -101,12 +101,6 @@ def scan_problems(experiment: Experiment) -> Iterator[Problem]:
             hint="give `profile: {}`, or leave sweep.scan out",
             path=("sweep", "scan"),
         )
-    if experiment.axes.scan and experiment.profile is not None and experiment.profile.compare:
-        yield Problem(
-            "profile.compare compares plain launches, and with sweep.scan there are none",
-            hint="leave out one of them",
-            path=("profile", "compare"),
-        )
 
 
 def _limit_problems(experiment: Experiment) -> Iterator[Problem]:

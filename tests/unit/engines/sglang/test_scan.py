@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,6 +101,36 @@ def test_arguments_that_exclude_it(args: dict[str, Any]) -> None:
     assert obstacle(args={"tp-size": 8, "dp-size": 1, "enable-pdmux": False}) is None
 
 
+SIGNATURES = json.loads(
+    (Path(__file__).parents[2] / "probe" / "signatures.json").read_text(encoding="utf-8")
+)
+ABLE = [version for version in SIGNATURES if obstacle(version) is None]
+SHAPE = {"speculative_algorithm", "speculative_eagle_topk"}
+DP_ATTENTION = {"attn_dp_enabled_of": "enable_dp_attention"}
+"""A function of SGLang's → the argument that it asks about, beside the number of its parts."""
+NO_ARGUMENTS = {
+    "resolved_view", "resolving_view",
+    "from_string", "get_platform_worker_cls", "__name__",  # a worker of another platform's
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("version", ABLE)
+def test_everything_that_a_version_refuses_is_known(version: str) -> None:
+    """By the arguments that its own condition reads, recorded from its wheel."""
+    read = set(SIGNATURES[version]["refusing"])
+    assert read >= SHAPE
+    for name in sorted(read - SHAPE - NO_ARGUMENTS):
+        argument = DP_ATTENTION.get(name, name)
+        assert obstacle(version, {argument: True}) is not None, name
+
+
+def test_recorded_versions_that_can() -> None:
+    """Those from 0.5.13 on, and no older one."""
+    assert ABLE[0] == "0.5.13.post1"
+    assert list(SIGNATURES)[-len(ABLE) :] == ABLE
+    assert len(ABLE) == 9
+
+
 @pytest.mark.parametrize("backend", ["flashmla", "cutlass_mla", "trtllm_mla"])
 def test_latent_attention_before_0_5_19(backend: str) -> None:
     """A change of steps crashed there; with a model whose backend is left to SGLang as well."""
@@ -171,8 +202,6 @@ def test_it_needs_the_probe() -> None:
         assert problem.path == ("sweep", "scan")
         assert "profile" in str(problem.hint)
         assert engine.problems(experiment()) == ()
-        (problem,) = engine.problems(experiment(profile=Profile(compare=True)))
-        assert problem.path == ("profile", "compare")
 
 
 def trial(*, pinned: bool) -> PlannedTrial:
