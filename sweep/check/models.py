@@ -126,8 +126,8 @@ def _layers(name: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> It
     elif _inputs_differ(ours, theirs):
         yield error(
             "drafter",
-            f"{finding}, but its weights take {ours['inputs']} values of a token, the hidden "
-            f"states of {ours['inputs'] / theirs['hidden_size']:g}",
+            f"{finding}, each once, but its weights take {ours['inputs']} values of a token, the "
+            f"hidden states of {ours['inputs'] / theirs['hidden_size']:g}",
             "correct the list in its config.json: as it is, the server fails while it loads",
         )
     elif len(set(layers)) < len(layers):
@@ -139,9 +139,10 @@ def _layers(name: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> It
 
 
 def _inputs_differ(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
-    """Whether the weights that join hidden states are made for another number of layers."""
+    """Whether the weights that join hidden states are made for another number of layers. A layer
+    that is listed twice is read once, and the order does not count (tried with SGLang 0.5.23)."""
     inputs, size = ours.get("inputs"), theirs.get("hidden_size")
-    return inputs is not None and size is not None and inputs != size * len(ours["layers"])
+    return inputs is not None and size is not None and inputs != size * len(set(ours["layers"]))
 
 
 def _no_head(name: str, ours: Mapping[str, Any]) -> Iterator[CheckLine]:

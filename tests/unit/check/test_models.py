@@ -104,6 +104,7 @@ def test_a_head_that_fits() -> None:
         ({"layers": [-1, 3, 6]}, Level.ERROR, "it reads layers -1, 3, 6"),
         ({"layers": ["a"]}, Level.ERROR, "it reads layers a"),
         ({"layers": [1, 3], "inputs": 192}, Level.ERROR, "hidden states of 3"),
+        ({"layers": [1, 3, 3], "inputs": 192}, Level.ERROR, "layers 1, 3, 3, each once, but"),
         ({"layers": [1, 3, 3]}, Level.WARNING, "layers 1, 3, 3, one of them twice"),
         ({"hidden_size": None}, Level.WARNING, "hidden sizes: not compared"),
         ({"vocab_size": None}, Level.WARNING, "vocabularies: not compared"),

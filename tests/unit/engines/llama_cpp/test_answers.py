@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ import pytest
 from sweep.agent import sse
 from sweep.agent.answer import Reading
 from sweep.agent.wire import RequestRecord
+from sweep.analysis.acceptance import accept_length
 from sweep.engines.llama_cpp import LlamaCpp
 from sweep.model.experiment import Prompt, Workload
 from sweep.model.plan import Configuration, PlannedTrial
@@ -89,6 +91,18 @@ def test_counts_of_speculation(api: Api) -> None:
         accepted_tokens=accepted,
         cycles_estimated=True,
     )
+
+
+def test_accept_length_is_defined_as_for_other_engines() -> None:
+    """100 cycles that accepted 150 draft tokens, after the token that prefill makes: 2.5 a cycle,
+    the bonus included; without drafting there is none."""
+    meta = {"predicted_n": 251, "draft_n": 300, "draft_n_accepted": 150}
+    subject = replace(record(read("native", "draft")), output_tokens=251, meta=meta)
+    found = ENGINE.count(subject)
+    assert (found.cycles, found.drafted_tokens, found.accepted_tokens) == (100, 300, 150)
+    assert accept_length(found.accepted_tokens or 0, found.cycles or 0) == 2.5
+    without = ENGINE.count(replace(subject, meta={"predicted_n": 251}))
+    assert (without.cycles, without.accepted_tokens) == (None, None)
 
 
 def test_cycles_against_the_servers_own_count() -> None:

@@ -142,6 +142,16 @@ def test_milestones_of_gpus_and_other_versions(line: str, milestone: str) -> Non
     assert found == [milestone]
 
 
+@pytest.mark.parametrize("line", (PAYLOADS / "decode-lines.log").read_text().splitlines())
+def test_batches_without_a_graph_in_every_shape(line: str) -> None:
+    """Those alone; what else a line holds differs by version, and nothing hangs on it."""
+    pattern = next(p for p in log.MILESTONES if p.name == "without_graph")
+    assert not re.search(pattern.regex, line)
+    without = line.replace("cuda graph: True", "cuda graph: False")
+    assert without != line
+    assert re.search(pattern.regex, without)
+
+
 def test_a_cpu_has_no_graphs_to_miss() -> None:
     """Its decode lines say `cpu graph: False`, which is no finding."""
     text = (PAYLOADS / "load-eagle3.log").read_text()
