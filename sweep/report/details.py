@@ -19,7 +19,7 @@ from sweep.model.states import Failure
 
 _NOTEWORTHY = (
     "claim_wait", "busy", "port_open", "healthy", "first_token", "pattern", "server_exit",
-    "deadline", "stall", "trial_end", "stopping", "stopped", "dirty", "error", "outcome",
+    "deadline", "stall", "trial_end", "trace", "stopping", "stopped", "dirty", "error", "outcome",
 )  # fmt: skip
 """Events that people want to read beside the phases."""
 
