@@ -222,8 +222,9 @@ class Launch:
         assert self._server is not None
         assert self._watch is not None
         self._watch.calm()
-        trials.run_trials(self._doc, self._server.port, self._journal, self._stop)
-        tracing.run_traces(self._doc, self._server.port, self._journal, self._stop)
+        port, stop = self._server.port, self._stop
+        complete = trials.run_trials(self._doc, port, self._journal, stop)
+        tracing.run_traces(self._doc, port, self._journal, stop, complete)
 
     # Back
 

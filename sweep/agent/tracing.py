@@ -11,7 +11,7 @@ import os
 import shutil
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, FrozenSet, List, Optional, Tuple
 
 from sweep.agent import http, wire
 from sweep.agent.guard import guarding
@@ -29,15 +29,26 @@ class _Failed(Exception):
     """There is no trace; the message says why."""
 
 
-def run_traces(doc: wire.LaunchDoc, port: int, journal: Journal, stop: StopSignal) -> None:
+def run_traces(
+    doc: wire.LaunchDoc,
+    port: int,
+    journal: Journal,
+    stop: StopSignal,
+    complete: FrozenSet[str],
+) -> None:
     """Trace the trials that are marked, one after another. Each leaves a `trace` event.
 
-    Ends at once when `stop` is set. A window that went wrong may still be open, and a second one
-    in it can end the server: the others are then not tried. Raises OSError when the disk refuses.
+    What did not end `complete` is not tried: its server may answer no more. Ends at once when
+    `stop` is set. A window that went wrong may still be open, and a second one in it can end the
+    server: the others are then not tried. Raises OSError when the disk refuses.
     """
     failed: Optional[str] = None
     for trial in doc.trials:
         if doc.engine.trace is None or not trial.traced or stop.event.is_set():
+            continue
+        if trial.trial_id not in complete:
+            problem = "not tried, because the trial did not end well"
+            journal.event("trace", trial=trial.trial_id, files=[], problem=problem)
             continue
         if failed is not None:
             problem = "not tried, because another trial of the launch had no trace: %s" % failed

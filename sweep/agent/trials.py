@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from typing import List, Optional, Sequence
+from typing import FrozenSet, List, Optional, Sequence
 
 from sweep.agent import flush, http, settings, wire
 from sweep.agent.journal import Journal
@@ -51,16 +51,21 @@ def run_trials(
     journal: Journal,
     stop: StopSignal,
     flush_limit_s: float = flush.LIMIT_S,
-) -> None:
-    """Run the launch's trials in order against the server on `port`.
+) -> FrozenSet[str]:
+    """Run the launch's trials in order against the server on `port`; return the ids of those that
+    ended complete.
 
     Each trial that is begun ends with a `trial_end` event. One that ends badly does not keep the
     next from running; once `stop` is set, nothing more is begun.
     """
+    complete = set()
     for trial in doc.trials:
         if stop.event.is_set():
-            return
-        _Trial(doc, trial, port, journal, stop=stop, flush_limit_s=flush_limit_s).run()
+            break
+        running = _Trial(doc, trial, port, journal, stop=stop, flush_limit_s=flush_limit_s)
+        if running.run() == COMPLETE:
+            complete.add(trial.trial_id)
+    return frozenset(complete)
 
 
 class _End(Exception):
@@ -94,8 +99,8 @@ class _Trial:
         self._flush_limit_s = flush_limit_s
         self._throughputs: List[Optional[float]] = []
 
-    def run(self) -> None:
-        """Run the trial to its `trial_end` event."""
+    def run(self) -> str:
+        """Run the trial to its `trial_end` event; return its end."""
         try:
             self._pin()
             self._warm_up()
@@ -114,6 +119,7 @@ class _Trial:
             windows=len(self._throughputs),
             detail=end.detail,
         )
+        return end.end
 
     def _enter(self, phase: str, window: Optional[int] = None) -> None:
         self._journal.event("phase", phase=phase, trial=self._trial.trial_id, window=window)

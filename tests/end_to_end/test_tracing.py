@@ -61,7 +61,9 @@ def tell(
     directory: Path, port: int, *trials: wire.TrialDoc, trace: wire.Trace | None = TRACE
 ) -> Told:
     """Trace trials against the server on a port."""
-    run_traces(launch(*trials, trace=trace), port, Journal(str(directory)), StopSignal())
+    doc = launch(*trials, trace=trace)
+    complete = frozenset(trial.trial_id for trial in trials)
+    run_traces(doc, port, Journal(str(directory)), StopSignal(), complete)
     return Told(directory)
 
 
@@ -112,7 +114,8 @@ def test_what_goes_wrong_is_told_once_and_not_tried_again(
     with running(*SLOW, *options) as fake:
         trials = [replace(item, warmup=item.warmup) for item in (traced("a"), traced("b", 1))]
         doc = launch(*trials, trace=trace, request_s=2.0)
-        run_traces(doc, fake.port, Journal(str(tmp_path)), StopSignal())
+        complete = frozenset({"a", "b"})
+        run_traces(doc, fake.port, Journal(str(tmp_path)), StopSignal(), complete)
     told = Told(tmp_path)
     first, second = told.events
     assert problem in first["problem"]
@@ -138,6 +141,16 @@ def test_nothing_is_traced_unasked(tmp_path: Path) -> None:
         assert tell(tmp_path, fake.port, traced(), trace=None).all_events == []
         unmarked = replace(traced(), traced=False)
         assert tell(tmp_path, fake.port, unmarked).all_events == []
+
+
+def test_a_trial_that_ended_badly_is_not_traced(tmp_path: Path) -> None:
+    """Its server may hang; the other trial of the launch is traced all the same."""
+    with running(*SLOW, "--profiler", "closes") as fake:
+        doc = launch(traced("bad"), traced("good"), trace=TRACE)
+        run_traces(doc, fake.port, Journal(str(tmp_path)), StopSignal(), frozenset({"good"}))
+    bad, good = Told(tmp_path).events
+    assert (bad["files"], bad["problem"]) == ([], "not tried, because the trial did not end well")
+    assert (len(good["files"]), good["problem"]) == (2, None)
 
 
 def test_a_server_that_its_profiler_ends_has_done_its_work(tmp_path: Path) -> None:
