@@ -343,8 +343,8 @@ FLAGS = {
     "derived from them.",
     "server_disagrees": "The server's own counters of output tokens or cycles grew otherwise than "
     "the answers of the windows say, by more than 1 %: it served others, or counts differently.",
-    "probe_slows": "Without the probe, the configuration was more than 5 % faster, and the "
-    "interval of the difference is clear of 0: what was measured with the probe is too slow.",
+    "probe_slows": "Without the probe the configuration was more than 5 % faster, by an interval "
+    "clear of 0 and by more than the baseline drifted: what was measured with it is too slow.",
     "trace_missing": "A trace of the server's profiler was asked for and there is none "
     "(trace_note); nothing that was measured depends on it.",
     "engine_patched": "The engine's installed sources hold a profiler made by hand, which runs "

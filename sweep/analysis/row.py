@@ -125,7 +125,7 @@ def trial_row(source: Source) -> Row:
             row |= rate("output_tok_s", measured.output) | rate("decode_tok_s", measured.decode)
         if trial.state is TrialState.OK:
             row |= _comparison(source, measured, row, flags)
-            flags += _cost_flags(row)
+            flags += _cost_flags(row, source.references.baseline(trial))
     same = row.get("same_as_baseline_share")
     if same is not None and same < 1.0:
         flags.append("output_differs")
@@ -298,12 +298,17 @@ def _to_unprofiled(output: Grid | None, without: Grid | None) -> Row:
     return {name: output.rate - without.rate, **_bounds(name, interval)}
 
 
-def _cost_flags(row: Row) -> list[str]:
-    difference = row.get("probe_difference_tok_s")
+def _cost_flags(row: Row, baseline: Baseline | None) -> list[str]:
+    difference, hi = row.get("probe_difference_tok_s"), row.get("probe_difference_tok_s_hi")
     if difference is None:
         return []
-    without = row["output_tok_s"] - difference
-    return [SLOWS] if is_slowed(difference, row.get("probe_difference_tok_s_hi"), without) else []
+    drift = 0.0
+    if baseline is not None:
+        first = baseline.output_of(Role.BASELINE_FIRST)
+        last = baseline.output_of(Role.BASELINE_LAST)
+        if first is not None and last is not None and first.rate and last.rate:
+            drift = last.rate / first.rate - 1.0
+    return [SLOWS] if is_slowed(difference, hi, row["output_tok_s"] - difference, drift) else []
 
 
 def _to_baseline(name: str, output: Grid | None, baseline: Baseline) -> Row:

@@ -16,7 +16,9 @@ ITEM = workload(prompts=2)
 SPEC = experiment(ITEM)
 
 
-def builder(*, with_s: float, without_s: float, noise_s: float = 0.0) -> RecordBuilder:
+def builder(
+    *, with_s: float, without_s: float, noise_s: float = 0.0, last_s: float = 2.0
+) -> RecordBuilder:
     """A baseline, one step with the probe and without it, and two steps; 101 tokens an answer."""
 
     def measured(time_s: float) -> TrialPlan:
@@ -27,6 +29,7 @@ def builder(*, with_s: float, without_s: float, noise_s: float = 0.0) -> RecordB
     found.launch(steps(1), measured(with_s), role=Role.MAIN)
     found.launch(steps(1), measured(without_s), role=Role.UNPROFILED)
     found.launch(steps(2), TrialPlan(ITEM, time_s=lambda *_: 0.95), role=Role.MAIN)
+    found.launch(BASELINE, TrialPlan(ITEM, time_s=lambda *_: last_s), role=Role.BASELINE_LAST)
     return found
 
 
@@ -60,6 +63,14 @@ def test_a_sentence_says_it_with_its_interval() -> None:
     assert probe_costs(noisy)[0] in findings(noisy)
 
 
+def test_a_node_that_changed_by_more_is_named_in_the_probes_place() -> None:
+    """The baseline alone lost a fifth from first to last: nine percent may be the node's."""
+    frame = table(with_s=1.0, without_s=0.9, last_s=2.6)
+    (told,) = probe_costs(frame)
+    assert "From first to last the baseline alone changed by -22.2%: it may be the node's." in told
+    assert "probe_slows" not in " ".join(frame["flags"])
+
+
 def test_what_was_measured_without_the_probe_does_not_rank() -> None:
     """It is the fastest of all, and neither leads nor is pooled with the row that has the probe."""
     frame = table(with_s=1.0, without_s=0.5)
@@ -79,5 +90,7 @@ def test_what_was_measured_without_the_probe_does_not_rank() -> None:
 def test_slow_is_more_than_five_percent_and_sure(
     difference: float, hi: float | None, slowed: bool
 ) -> None:
-    """Of 100 tok/s without it."""
+    """Of 100 tok/s without it, and more than a drift of the node, either way."""
     assert is_slowed(difference, hi, 100.0) is slowed
+    assert not is_slowed(difference, hi, 100.0, drift=0.07)
+    assert not is_slowed(difference, hi, 100.0, drift=-0.07)
