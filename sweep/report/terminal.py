@@ -65,7 +65,7 @@ def _phases(rows: pd.DataFrame) -> Table:
     table = plain_table(("  ms per cycle", *figures), right=figures, header_style="dim")
     for row in rows.to_dict("records"):
         table.add_row(
-            Text.assemble("  ", _text(row["configuration"])),
+            Text.assemble("  ", _text(row["configuration"]), ROLE_SUFFIXES.get(row["role"], "")),
             *(Text(_cell(row, f"{name}_ms")) for name in (*PHASES, "cycle")),
             *(Text(_cell(row, name)) for name in ("accept_length", "break_even_accept_length")),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fakes.cycles import cycles_of
 from fakes.records import BASELINE, RecordBuilder, TrialPlan, count, experiment, steps, workload
 from fakes.timed import timed_sweep
 from rich.console import Console, RenderableType
@@ -95,3 +96,16 @@ def test_phases_are_shown_where_there_are_any() -> None:
     assert "ms per cycle" not in shown(
         summary(make_frame(record, count), verdict(frame, record.experiment))
     )
+
+
+def test_launches_of_one_configuration_are_told_apart_in_both_tables() -> None:
+    """What was measured in a scan, and what confirmed it."""
+    code = workload()
+    found = RecordBuilder(experiment(code))
+    for role in (Role.SCAN, Role.CONFIRM):
+        found.launch(steps(3), TrialPlan(code, cycles=40, accepted=60, drafted=120), role=role)
+    record = found.record()
+    frame = make_frame(record, count, None, cycles_of(record))
+    text = shown(summary(frame, verdict(frame, experiment())))
+    assert text.count("3 steps (alone)") == 2
+    assert text.count("  3 steps  ") + text.count("  3 steps ★") == 2
