@@ -105,6 +105,7 @@ def test_a_head_that_fits() -> None:
         ({"layers": ["a"]}, Level.ERROR, "it reads layers a"),
         ({"layers": [1, 3], "inputs": 192}, Level.ERROR, "hidden states of 3"),
         ({"layers": [1, 3, 3], "inputs": 192}, Level.ERROR, "layers 1, 3, 3, each once, but"),
+        ({"layers": [1, 3, 7]}, Level.WARNING, "nothing of the last, 7"),
         ({"layers": [1, 3, 3]}, Level.WARNING, "layers 1, 3, 3, one of them twice"),
         ({"hidden_size": None}, Level.WARNING, "hidden sizes: not compared"),
         ({"vocab_size": None}, Level.WARNING, "vocabularies: not compared"),
@@ -115,6 +116,16 @@ def test_a_head_for_another_target(change: dict[str, Any], level: Level, finding
     (line,) = pair({**HEAD, **change})
     assert line.level is level
     assert finding in line.finding
+
+
+def test_of_a_llama_nothing_follows_the_last_layer() -> None:
+    """Tried with the real server; the layer before it is the last that can be read."""
+    target = model()
+    llama = {**target, "config": {**target["config"], "architecture": "LlamaForCausalLM"}}
+    for layers, level in (([1, 3, 7], Level.ERROR), ([1, 3, 6], Level.OK)):
+        found = {"m": llama, "d": model(config={**HEAD, "layers": layers})}
+        lines = list(models.lines(facts(models=found), Installation(("m", "d")), {}))
+        assert lines[-1].level is level
 
 
 def test_as_many_layers_as_the_weights_take() -> None:
