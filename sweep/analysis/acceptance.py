@@ -48,3 +48,13 @@ def position_shares(cycles_by_accepted: Sequence[int], steps: int) -> tuple[floa
     at_least = list(accumulate(reversed(cycles_by_accepted)))[::-1]
     reached = [count / cycles for count in at_least[1 : deepest + 1]]
     return (*reached, *[0.0] * (steps - deepest))
+
+
+def chain_accept_length(shares: Sequence[float], steps: int) -> float | None:
+    """Return τ(s) ≈ 1 + p_1 + … + p_s [tokens per cycle]: what a chain of `steps` would accept, by
+    the shares of a longer one; None when they do not reach so far.
+
+    A draft does not depend on how many steps follow it, so that a shorter chain accepts what the
+    first steps of a longer one do. An approximation: its cycles begin elsewhere in the text.
+    """
+    return None if len(shares) < steps else 1.0 + sum(shares[:steps])

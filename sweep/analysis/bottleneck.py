@@ -9,7 +9,9 @@ from typing import Any
 
 import pandas as pd
 
+from sweep.analysis.optimum import prediction_findings
 from sweep.analysis.phases import PHASES
+from sweep.analysis.prediction import find_lines
 from sweep.analysis.probe_cost import probe_costs
 from sweep.analysis.server import timer_findings
 from sweep.analysis.traced import trace_findings
@@ -61,8 +63,8 @@ def bottleneck(rows: pd.DataFrame) -> Bottleneck | None:
 
 def findings(frame: pd.DataFrame) -> tuple[str, ...]:
     """Say what phases tell of a table: bottleneck, what each phase could bring, what batching
-    saves, how well two ways to the speed-up agree, and what the probe costs. Empty when no cycle
-    was measured and nothing was traced."""
+    saves, how well two ways to the speed-up agree, what the probe costs, and which step count the
+    cost model takes for the best. Empty when no cycle was measured and nothing was traced."""
     rows = timed_rows(frame)
     found = bottleneck(rows)
     records = rows.to_dict("records")
@@ -74,6 +76,7 @@ def findings(frame: pd.DataFrame) -> tuple[str, ...]:
         *timer_findings(frame),
         *trace_findings(frame),
         *probe_costs(frame),
+        *prediction_findings(find_lines(frame)),
     )
     return tuple(sentence for sentence in sentences if sentence is not None)
 

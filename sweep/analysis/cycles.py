@@ -85,10 +85,18 @@ class Cycles:
     def mean(self, name: str) -> float | None:
         """Mean of a column over the cycles whose interval is known, so that the parts of a cycle
         add up to it; over all when the interval of none is. None: nothing is known."""
+        known = self._timed(name)
+        return float(known.mean()) if known.size else None
+
+    def standard_error(self, name: str) -> float | None:
+        """Standard error of `mean`, cycles taken as independent; None: fewer than two are known."""
+        known = self._timed(name)
+        return float(known.std(ddof=1)) / known.size**0.5 if known.size > 1 else None
+
+    def _timed(self, name: str) -> Column:
         timed = ~np.isnan(self.columns["cycle_s"])
         values = self.columns[name][timed] if timed.any() else self.columns[name]
-        known = values[~np.isnan(values)]
-        return float(known.mean()) if known.size else None
+        return values[~np.isnan(values)]
 
     def total(self, name: str) -> float | None:
         """Sum of a column; None when it is not known of every cycle."""

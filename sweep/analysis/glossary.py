@@ -147,6 +147,9 @@ PHASES = (
     Column("cycle_ms", "Float64", "Interval between the starts of consecutive cycles on the "
            "device; cycles that a prefill or a pause follows have none and are left out.",
            "ms/cycle", _PROBE),
+    *(Column(f"{name}_se_ms", "Float64", f"Standard error of {name}_ms over these cycles, taken as "
+             "independent; the weight of the row where costs are fitted.", "ms/cycle", _PROBE)
+      for name in ("draft", "verify")),
     *(Column(f"host_{name}_ms", "Float64", f"Time that the host spent in {call}, {_CYCLES}. The "
              "device works on after an asynchronous call has returned.", "ms/cycle", _PROBE)
       for name, call in (("draft", "the call of the draft steps"),

@@ -28,6 +28,8 @@ DISAGREES = "instrument_disagrees"
 
 _HOST = ("host_draft", "host_verify", "host_extend", "host_cycle")
 _TIMED = (*PHASES, "cycle", *_HOST)
+_MODELLED = ("draft", "verify")
+"""Phases whose cost is fitted, with the error of their means as weight."""
 _MS_PER_S = 1000.0
 
 
@@ -76,6 +78,7 @@ def phased(
     row = {
         "timed_cycles": count,
         **{f"{name}_ms": _ms(cycles.mean(f"{name}_s")) for name in _TIMED},
+        **{f"{name}_se_ms": _ms(cycles.standard_error(f"{name}_s")) for name in _MODELLED},
         "rank_spread_ms": _ms(_spread_s(by_rank)),
         "context_tokens": cycles.mean("context_tokens"),
         "phase_clock": recorded.drafting[0].armed.clock,

@@ -74,7 +74,7 @@ class Verdict:
 
 def verdict(frame: pd.DataFrame, experiment: Experiment) -> Verdict:
     """Judge the table of an experiment; works with any rows, even none."""
-    together = _launches_together(frame)
+    together = launches_together(frame)
     ranking = ranking_rows(together)
     ranked = [_judge(rows, together, experiment) for _, rows in ranking.groupby(PLACE, sort=False)]
     places = tuple(sorted(ranked, key=lambda place: not place.is_objective))
@@ -90,8 +90,8 @@ def ranking_rows(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[~frame["role"].isin([Role.UNPROFILED.value, Role.CONFIRM.value])]
 
 
-def _launches_together(frame: pd.DataFrame) -> pd.DataFrame:
-    """The table with what all launches of a configuration measured in each of their rows."""
+def launches_together(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with what all launches of a configuration measured in each of their rows."""
     joined = frame.copy()
     for trial_id, cells in frame.attrs.get(POOLED, {}).items():
         for name, value in cells.items():

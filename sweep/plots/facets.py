@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from sweep.analysis.glossary import ARGUMENT_PREFIX
+from sweep.analysis.lines import line_name
 from sweep.analysis.verdict import PlaceVerdict, Verdict, ranking_rows
-from sweep.analysis.wording import counted, known
+from sweep.analysis.wording import counted
 from sweep.model.states import TrialState
 from sweep.plots.style import ALERT, SMALL_SIZE, Look, add_legend, dress, looks, new_figure
 
@@ -126,21 +126,7 @@ def facets(frame: pd.DataFrame, verdict: Verdict) -> list[Facet]:
 
 def line_names(rows: pd.DataFrame) -> list[str]:
     """Name of the line that each row belongs to: everything of its configuration but the steps."""
-    return [_line_name(row) for row in rows.to_dict("records")]
-
-
-def _line_name(row: Any) -> str:
-    parts = [str(row["variant"])]
-    if known(row["topk"]) and row["topk"] != 1:
-        parts.append(f"topk {row['topk']}")
-        if known(row["num_draft_tokens"]):
-            parts.append(f"{row['num_draft_tokens']} tokens")
-    parts += [
-        f"{name.removeprefix(ARGUMENT_PREFIX)}={value}"
-        for name, value in row.items()
-        if str(name).startswith(ARGUMENT_PREFIX) and known(value)
-    ]
-    return ", ".join(parts)
+    return [line_name(row) for row in rows.to_dict("records")]
 
 
 def finding(place: PlaceVerdict | None) -> str:

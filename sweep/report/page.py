@@ -14,12 +14,14 @@ from markupsafe import Markup
 
 from sweep.analysis.bottleneck import findings, timed_rows
 from sweep.analysis.glossary import FLAGS, Column, entry
+from sweep.analysis.prediction import find_lines
 from sweep.analysis.verdict import Verdict
 from sweep.analysis.wording import bounds, known, number, several_nodes
 from sweep.model.plan import ROLE_SUFFIXES
 from sweep.model.record import SweepRecord
 from sweep.plots.style import ALERT, COLOURS, INK, MUTED, RULE, SURFACE
 from sweep.report.details import experiment_text, launch_details, prompts, provenance
+from sweep.report.predictions import HEADINGS, prediction_tables
 from sweep.report.text import visible
 
 MAIN_COLUMNS = (
@@ -98,6 +100,8 @@ def page(record: SweepRecord, frame: pd.DataFrame, verdict: Verdict, plots: Sequ
         findings=findings(frame),
         states=list(frame["state"].value_counts(sort=False).items()),
         plots=[Plot(plot.title, Markup(_themed(plot.svg)), plot.shape) for plot in plots],  # noqa: S704  our own drawing
+        predictions=prediction_tables(find_lines(frame), several_nodes=several_nodes(frame)),
+        prediction_headings=HEADINGS,
         columns=[_heading(entry(name), main) for name in order],
         rows=[_row(row, order, main, leading) for row in frame.to_dict("records")],
         launches=launch_details(record),

@@ -125,3 +125,15 @@ def test_windows_are_those_that_ended_complete() -> None:
         {"event": "phase", "trial": "a", "phase": "measure"},
     ]
     assert window_spans(events, "a") == ((1.0, 2.0),)
+
+
+def test_the_error_of_a_mean_by_hand() -> None:
+    """4, 6 and 8 s spread by 2 s: 2 ÷ √3; the cycle without an interval is left out, and of one
+    cycle nothing is known."""
+    timed: list[dict[str, float | None]] = [
+        {"start_s": n, "verify_s": 2 + 2 * n, "cycle_s": 10} for n in (1, 2, 3)
+    ]
+    found = cycles(*timed, {"start_s": 4, "verify_s": 99})
+    assert found.standard_error("verify_s") == pytest.approx(2 / 3**0.5)
+    assert found.standard_error("draft_s") is None
+    assert cycles(timed[0]).standard_error("verify_s") is None

@@ -7,6 +7,7 @@ import pytest
 from sweep.analysis.acceptance import (
     accept_length,
     acceptance_rate,
+    chain_accept_length,
     position_shares,
     sum_histograms,
 )
@@ -70,3 +71,11 @@ def test_histograms_of_answers_add_up() -> None:
     """Each is as long as its deepest acceptance."""
     assert sum_histograms([(1, 2), (3,), (0, 0, 5)]) == (4, 2, 5)
     assert sum_histograms([]) == ()
+
+
+def test_a_chain_accepts_what_the_first_steps_of_a_longer_one_do() -> None:
+    """1 + 0.6 + 0.3 for two steps; further than the shares reach nothing is known."""
+    assert chain_accept_length((0.6, 0.3, 0.1), 2) == pytest.approx(1.9)
+    assert chain_accept_length((0.6, 0.3, 0.1), 3) == pytest.approx(2.0)
+    assert chain_accept_length((0.6, 0.3, 0.1), 4) is None
+    assert chain_accept_length((), 1) is None

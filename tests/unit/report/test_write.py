@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from fakes.records import BASELINE, RecordBuilder, TrialPlan, count, experiment, steps, workload
+from fakes.tables import chain, table
 from fakes.timed import timed_sweep
 
 from sweep.analysis.frame import make_frame
@@ -237,13 +238,13 @@ def test_csv_and_json_hold_the_same_rows() -> None:
     builder.failed_launch(steps(2), code, failure=Failure("oom", 'a,b\n"c"'))
     frame = make_frame(builder.record(), count)
     rows = json.loads(to_json(frame))
-    table = list(csv.DictReader(io.StringIO(to_csv(frame))))
-    assert list(rows[0]) == list(table[0]) == list(frame.columns)
+    lines = list(csv.DictReader(io.StringIO(to_csv(frame))))
+    assert list(rows[0]) == list(lines[0]) == list(frame.columns)
     assert rows[0]["flags"] == ["one_prompt"]
     assert rows[1]["output_tok_s"] is None
-    assert table[1]["output_tok_s"] == ""
-    assert table[1]["reason"] == 'a,b\n"c"'
-    assert float(table[0]["output_tok_s"]) == rows[0]["output_tok_s"]
+    assert lines[1]["output_tok_s"] == ""
+    assert lines[1]["reason"] == 'a,b\n"c"'
+    assert float(lines[0]["output_tok_s"]) == rows[0]["output_tok_s"]
     assert json.loads(to_json(frame.iloc[:0])) == []
 
 
@@ -262,6 +263,24 @@ def test_phases_are_told_where_there_are_any(tmp_path: Path) -> None:
     assert not re.search(heading.format("verify_ms"), plain)
     write_report(record, tmp_path, count)
     assert not (tmp_path / "plots" / "phases.png").exists()
+
+
+def test_predictions_over_draft_steps_have_a_table_of_their_own() -> None:
+    """For each line, with what is foreign escaped; without any line, no heading."""
+    record = plain_builder().record()
+    shares = (0.8, 0.6, 0.3)
+    rows = [
+        chain(number, verify_ms=20.0 + number, shares=shares, variant="<b>ring</b>")
+        for number in (1, 2, 3)
+    ]
+    frame = table(rows)
+    html = page(record, frame, verdict(frame, record.experiment), [])
+    assert "<h2>Predictions over draft steps</h2>" in html
+    assert (
+        "<summary><strong>&lt;b&gt;ring&lt;/b&gt;, code, concurrency 1</strong></summary>" in html
+    )
+    assert "<li>Cost model of &lt;b&gt;ring&lt;/b&gt; (code, concurrency 1): the optimum is" in html
+    assert "Predictions over draft steps" not in page_of(plain_builder())
 
 
 def test_rows_and_launches_of_several_nodes_are_told_apart(tmp_path: Path) -> None:
