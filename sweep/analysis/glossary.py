@@ -259,6 +259,16 @@ COMPARISON = (
     Column("speedup_vs_default_lo", "Float64", _LO_PAIRED.format("speedup_vs_default"), "ratio"),
     Column("speedup_vs_default_hi", "Float64", _HI_PAIRED.format("speedup_vs_default"), "ratio"),
     Column(
+        "vs_default_variant",
+        "Float64",
+        "output_tok_s ÷ that of the same configuration in the variant `default`: equal steps, "
+        "branches, draft tokens and swept arguments, at the same workload, concurrency and node; "
+        "launches of one configuration pooled.",
+        "ratio",
+    ),
+    Column("vs_default_variant_lo", "Float64", _LO_PAIRED.format("vs_default_variant"), "ratio"),
+    Column("vs_default_variant_hi", "Float64", _HI_PAIRED.format("vs_default_variant"), "ratio"),
+    Column(
         "vs_best",
         "Float64",
         "output_tok_s ÷ that of the fastest configuration that ended ok on the same node, at the "

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from sweep.analysis.measurement import Measurement, pool_known
 from sweep.analysis.uncertainty import Grid, pool
-from sweep.model.plan import Role
+from sweep.model.canonical import identity
+from sweep.model.plan import Configuration, Role
 from sweep.model.record import TrialRecord
 from sweep.model.states import TrialState
 
 Place: TypeAlias = tuple[str, str, int]
 """Node, workload, concurrency: where rows may be compared."""
+
+DEFAULT_VARIANT = "default"
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,8 @@ class References:
     """The output grid with the highest rate, by place."""
     unprofiled: Mapping[Place, Mapping[tuple[str, str], Grid]]
     """Like `outputs`, of the servers without the probe."""
+    default_outputs: Mapping[Place, Mapping[str, Grid]]
+    """Output grids of the variant "default" by place, then by identity of the configuration."""
 
     def baseline(self, trial: TrialRecord) -> Baseline | None:
         """The baseline of the trial's own arm; None: there is none that ended ok."""
@@ -70,6 +75,14 @@ class References:
     def output(self, trial: TrialRecord) -> Grid | None:
         """The output grid of the trial's configuration; None: it has no rate."""
         return self.outputs.get(place(trial), {}).get(_own(trial))
+
+    def default_variant(self, trial: TrialRecord) -> Grid | None:
+        """The output grid of the same configuration in the variant "default"; None: there is none,
+        or the trial is of that variant itself."""
+        configuration = trial.trial.configuration
+        if configuration.variant == DEFAULT_VARIANT:
+            return None
+        return self.default_outputs.get(place(trial), {}).get(_in_default(configuration))
 
     def without_probe(self, trial: TrialRecord) -> Grid | None:
         """The output grid of the trial's configuration without the probe; None: there is none."""
@@ -94,10 +107,15 @@ def find_references(measured: Iterable[tuple[TrialRecord, Measurement | None]]) 
     baselines: dict[tuple[str, Place], list[tuple[Role, Measurement]]] = defaultdict(list)
     outputs: dict[Place, dict[tuple[str, str], list[Grid]]] = defaultdict(dict)
     unprofiled: dict[Place, dict[tuple[str, str], Grid]] = defaultdict(dict)
+    defaults: dict[Place, dict[str, list[Grid]]] = defaultdict(dict)
     default_arm: str | None = None
     for trial, measurement in measured:
         is_baseline = trial.trial.configuration.is_baseline
-        if is_baseline and default_arm is None and trial.trial.configuration.variant == "default":
+        if (
+            is_baseline
+            and default_arm is None
+            and trial.trial.configuration.variant == DEFAULT_VARIANT
+        ):
             default_arm = trial.launch.arm
         if measurement is None or trial.state is not TrialState.OK:
             continue
@@ -110,6 +128,9 @@ def find_references(measured: Iterable[tuple[TrialRecord, Measurement | None]]) 
         # What confirms a scan runs another server: it is compared with the scan, and not ranked.
         if measurement.output is not None and trial.launch.role is not Role.CONFIRM:
             outputs[place(trial)].setdefault(_own(trial), []).append(measurement.output)
+            if trial.trial.configuration.variant == DEFAULT_VARIANT:
+                name = _in_default(trial.trial.configuration)
+                defaults[place(trial)].setdefault(name, []).append(measurement.output)
     pooled = {
         where: {key: pool(grids) for key, grids in items.items()}
         for where, items in outputs.items()
@@ -123,8 +144,16 @@ def find_references(measured: Iterable[tuple[TrialRecord, Measurement | None]]) 
             for where, items in pooled.items()
         },
         unprofiled=unprofiled,
+        default_outputs={
+            where: {name: pool(grids) for name, grids in items.items()}
+            for where, items in defaults.items()
+        },
     )
 
 
 def _own(trial: TrialRecord) -> tuple[str, str]:
     return trial.launch.arm, trial.trial.configuration_id
+
+
+def _in_default(configuration: Configuration) -> str:
+    return identity(replace(configuration, variant=DEFAULT_VARIANT))

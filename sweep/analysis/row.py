@@ -285,6 +285,7 @@ def _comparison(source: Source, measured: Measurement, row: Row, flags: Sequence
     if trial.launch.role is Role.CONFIRM:
         return result | ratio("vs_scan", measured.output, own_output)
     if trial.launch.role is not Role.UNPROFILED:
+        result |= ratio("vs_default_variant", own_output, source.references.default_variant(trial))
         result |= _to_fastest(own_output, source.references.fastest(trial))
         result |= _to_unprofiled(measured.output, source.references.without_probe(trial))
     return result

@@ -10,10 +10,14 @@ from sweep.analysis.timeline import attempt_lines
 from sweep.analysis.verdict import Verdict, verdict
 from sweep.model.record import SweepRecord
 from sweep.plots.accept_length import accept_length
+from sweep.plots.acceptance import acceptance
+from sweep.plots.concurrency import concurrency
+from sweep.plots.heat_map import heat_map
 from sweep.plots.phases import phases
 from sweep.plots.style import mark_simulated, render
 from sweep.plots.throughput import throughput
 from sweep.plots.timeline import timeline
+from sweep.plots.variants import variants
 from sweep.report.export import to_csv
 from sweep.report.page import Plot, page
 from sweep.report.table import read_frame
@@ -34,7 +38,11 @@ def write_report(record: SweepRecord, directory: Path, count: Count) -> Verdict:
     figures = {
         "throughput": (throughput(frame, judged), ""),
         "accept_length": (accept_length(frame, judged), ""),
+        "acceptance": (acceptance(frame, judged), ""),
         "phases": (phases(frame, judged), ""),
+        "variants": (variants(frame, judged), ""),
+        "heat_map": (heat_map(frame, judged), ""),
+        "concurrency": (concurrency(frame, judged), ""),
         "timeline": (timeline(attempt_lines(record)), "narrow"),
     }
     plots_dir = directory / PLOTS_DIR

@@ -135,6 +135,33 @@ def test_a_better_environment_is_not_better_speculation() -> None:
     assert row_of(frame, "baseline, tuned")["speedup_vs_default"] == pytest.approx(1.1 / 0.8)
 
 
+def test_a_variant_is_compared_with_the_same_configuration_of_the_default() -> None:
+    """Steps, tokens and arguments must be equal; the default itself, and what has no counterpart,
+    has none; the launches of each side are pooled."""
+    code = workload()
+    builder = RecordBuilder(experiment(code))
+    quick = TrialPlan(code, time_s=lambda *_: 0.5)
+    slow, slower = (TrialPlan(code, time_s=lambda *_: 0.9), TrialPlan(code, time_s=lambda *_: 1.9))
+    tuned = dataclasses.replace(BASELINE, variant="tuned")
+    for role, plan in ((Role.BASELINE_FIRST, slow), (Role.BASELINE_LAST, slower)):
+        builder.launch(BASELINE, plan, role=role)
+        builder.launch(tuned, quick, role=role, arm="tuned")
+    builder.launch(steps(2), slow)
+    builder.launch(steps(2, args={"x": 1}), slower)
+    for own in (steps(2), steps(2, args={"x": 1}), steps(3)):
+        builder.launch(dataclasses.replace(own, variant="tuned"), quick, arm="tuned")
+    frame = frame_of(builder).set_index(["configuration", "role"])
+    found = frame["vs_default_variant"].dropna().to_dict()
+    assert found == {
+        ("baseline, tuned", "baseline_first"): pytest.approx(1.5 / 0.6),
+        ("baseline, tuned", "baseline_last"): pytest.approx(1.5 / 0.6),
+        ("2 steps, tuned", "main"): pytest.approx(1.0 / 0.6),
+        ("2 steps, tuned, x=1", "main"): pytest.approx(2.0 / 0.6),
+    }
+    row: Any = frame.loc[("2 steps, tuned", "main")]
+    assert row["vs_default_variant_lo"] <= row["vs_default_variant"] <= row["vs_default_variant_hi"]
+
+
 def test_workloads_concurrencies_and_nodes_have_their_own_baselines() -> None:
     """A baseline of another workload, concurrency or node is none."""
     code, chat = workload(), workload("chat")

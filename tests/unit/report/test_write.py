@@ -122,6 +122,24 @@ def test_the_verdict_comes_first(tmp_path: Path) -> None:
     assert (tmp_path / "report.html").read_bytes() == first
 
 
+def test_figures_of_grids_variants_and_concurrency_are_in_the_report(tmp_path: Path) -> None:
+    """Where there is something to show; the page holds each drawing."""
+    code = workload(prompts=2, concurrency=(1, 4))
+    builder = RecordBuilder(experiment(code))
+    places = [TrialPlan(code, number) for number in code.concurrency]
+    for variant in ("default", "ring"):
+        base = dataclasses.replace(BASELINE, variant=variant)
+        builder.launch(base, *places, arm=variant)
+        for number, topk in ((1, 1), (1, 2), (2, 1), (2, 2)):
+            own = steps(number, topk=topk, variant=variant)
+            builder.launch(own, *places, arm=variant)
+    write_report(builder.record(), tmp_path, count)
+    html = (tmp_path / "report.html").read_text()
+    for name in ("variants", "heat_map", "concurrency"):
+        assert (tmp_path / "plots" / f"{name}.png").exists(), name
+        assert f'id="{name}"' in html, name
+
+
 def test_the_page_loads_nothing(hostile: Path) -> None:
     """One self-contained file: no address is fetched, and one script, ours, runs."""
     found = Page()
