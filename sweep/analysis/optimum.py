@@ -17,7 +17,7 @@ def prediction_findings(lines: Sequence[Line]) -> tuple[str, ...]:
     places: dict[tuple[str, str, int], list[Line]] = {}
     for line in lines:
         if line.optimum is not None:
-            places.setdefault((line.node, line.workload, line.concurrency), []).append(line)
+            places.setdefault(line.place, []).append(line)
     sentences = [optimum_sentence(max(own, key=_predicted)) for own in places.values()]
     chain = _chain_sentence(lines)
     return tuple(sentences if chain is None else [*sentences, chain])

@@ -97,6 +97,11 @@ class Line:
     steps: tuple[Step, ...]
 
     @property
+    def place(self) -> tuple[str, str, int]:
+        """Node, workload and concurrency."""
+        return self.node, self.workload, self.concurrency
+
+    @property
     def optimum(self) -> Step | None:
         """The step count with the highest predicted decode rate; None: nothing is predicted."""
         rated = [step for step in self.steps if step.decode_tok_s is not None]

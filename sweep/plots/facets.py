@@ -129,6 +129,12 @@ def line_names(rows: pd.DataFrame) -> list[str]:
     return [line_name(row) for row in rows.to_dict("records")]
 
 
+def line_looks(found: Sequence[Facet]) -> dict[str, Look]:
+    """How each line of a sweep is drawn, by name: the same in every figure."""
+    names = list(dict.fromkeys(name for facet in found for name in line_names(facet.speculating)))
+    return dict(zip(names, looks(len(names)), strict=True))
+
+
 def finding(place: PlaceVerdict | None) -> str:
     """The finding of a panel in a few words."""
     return "nothing to rank" if place is None else place.finding
@@ -136,15 +142,14 @@ def finding(place: PlaceVerdict | None) -> str:
 
 def draw_panels(found: Sequence[Facet], title: str, note: str) -> Sheet:
     """Return a figure with a panel, and where needed a strip of failures, for each facet."""
-    names = list(dict.fromkeys(name for facet in found for name in line_names(facet.speculating)))
-    styles = dict(zip(names, looks(len(names)), strict=True))
+    styles = line_looks(found)
     columns = min(len(found), 2)
     rows = math.ceil(len(found) / columns)
     strips = [len(set(facet.lost["why"])) * STRIP_ROW_IN for facet in found]
     heights = [
         PANEL_HEIGHT_IN + max(strips[row * columns : (row + 1) * columns]) for row in range(rows)
     ]
-    legend_in = LEGEND_ROW_IN * math.ceil((2 * len(names) + 1) / (LEGEND_COLUMNS * columns))
+    legend_in = LEGEND_ROW_IN * math.ceil((2 * len(styles) + 1) / (LEGEND_COLUMNS * columns))
     width_in = PANEL_WIDTH_IN * (1.5 if columns == 1 else columns)
     figure = new_figure(width_in, sum(heights) + legend_in + 0.95, title, note)
     grid = figure.add_gridspec(rows + 1, columns, height_ratios=[*heights, legend_in])

@@ -37,7 +37,7 @@ _LEFT = 0.012
 """Margin of title and note, as a share of the width."""
 LONGEST_TITLE = 66
 """Characters in a line above a panel."""
-LONGEST_NAME = 36
+LONGEST_NAME = 32
 """Characters of a line's name in a legend."""
 TITLE_LINES = 3
 _MARK_IN = 1.1

@@ -14,10 +14,12 @@ from sweep.plots.acceptance import acceptance
 from sweep.plots.concurrency import concurrency
 from sweep.plots.heat_map import heat_map
 from sweep.plots.phases import phases
+from sweep.plots.predicted import predicted
 from sweep.plots.style import mark_simulated, render
 from sweep.plots.throughput import throughput
 from sweep.plots.timeline import timeline
 from sweep.plots.variants import variants
+from sweep.plots.verify_cost import verify_cost
 from sweep.report.export import to_csv
 from sweep.report.page import Plot, page
 from sweep.report.table import read_frame
@@ -43,6 +45,8 @@ def write_report(record: SweepRecord, directory: Path, count: Count) -> Verdict:
         "variants": (variants(frame, judged), ""),
         "heat_map": (heat_map(frame, judged), ""),
         "concurrency": (concurrency(frame, judged), ""),
+        "verify_cost": (verify_cost(frame, judged), ""),
+        "predicted": (predicted(frame, judged), ""),
         "timeline": (timeline(attempt_lines(record)), "narrow"),
     }
     plots_dir = directory / PLOTS_DIR

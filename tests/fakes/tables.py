@@ -56,5 +56,5 @@ def baseline(decode_tok_s: float = 90.0, **cells: Any) -> dict[str, Any]:
     """A row without speculation."""
     return {
         "configuration": "baseline", "configuration_id": "base", "is_baseline": True,
-        "role": "baseline_first", "decode_tok_s": decode_tok_s, "output_tok_s": decode_tok_s,
+        "role": "baseline_first", "decode_tok_s": decode_tok_s,
     } | cells  # fmt: skip
