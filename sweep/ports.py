@@ -115,6 +115,8 @@ class EngineFacts:
     """CUDA compute capabilities of the GPUs asked for, such as "12.0"."""
     architectures: Mapping[str, str] = field(default_factory=dict)
     """Model as the file names it → its architecture, by its config."""
+    gpus: int | None = None
+    """How many GPUs a server is given; None: not known."""
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,7 @@ class Facts:
             version.get("details") or {},
             tuple(sorted(text for text in capabilities if text)),
             {name: text for name, text in configs.items() if text},
+            len(self.gpus),
         )
 
     @property

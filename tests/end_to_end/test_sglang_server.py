@@ -4,6 +4,7 @@ that comes with the project."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from fakes import sglang_server
 from fakes.machine import Finished, Machine
 from faults.remote import ALIAS, node_behind_ssh
 
-from sweep.agent import wire
+from sweep.agent import cycles, wire
 from sweep.model.record import AttemptRecord
 from sweep.views import record
 
@@ -31,6 +32,7 @@ THERE = {
     "sweep.variants.standalone.draft_model": str(sglang_server.MODELS / "tiny-draft"),
 }
 SHORT = {
+    "engine.args.decode-log-interval": "1",  # a line a cycle
     "sweep.num_steps": "[1, 3]",
     "workloads.0.max_tokens": "24",
     "workloads.0.repeats": "{min: 2, max: 2}",
@@ -136,6 +138,19 @@ def test_the_probe_counts_what_the_answers_say(swept: Swept) -> None:
         assert row["verify_ms"] > 0
         assert row["draft_ms"] > 0
         assert (row["extend_ms"] is None) == (row["variant"] == "ngram")  # nothing to extend
+
+
+@pytest.mark.parametrize("variant", ["default", "tree", "standalone"])
+def test_the_servers_log_tells_the_same_accept_length(variant: str, swept: Swept) -> None:
+    """The mean of its lines is that of the probe's cycles, warm-ups included; the server's own
+    requests for its health, which the probe leaves out, are few."""
+    directory = Path(str(swept.attempt(3, variant).directory))
+    log = (directory / wire.LOG_FILE).read_text()
+    logged = [float(length) for length in re.findall(r"Decode batch.* accept len: ([\d.]+)", log)]
+    accepted = cycles.decode((directory / "cycles.0.jsonl").read_text()).columns["accepted"]
+    assert len(logged) == pytest.approx(len(accepted), rel=0.03)
+    mean = 1 + sum(count or 0 for count in accepted) / len(accepted)
+    assert sum(logged) / len(logged) == pytest.approx(mean, rel=0.03)
 
 
 def test_answers_are_those_of_the_baseline(swept: Swept) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping
+from math import prod
 
 from sweep.engines.sglang import backends
 from sweep.engines.sglang.case import Case
@@ -87,6 +88,22 @@ def _instead(name: str, flags: Mapping[str, object]) -> str:
         [_RENAMED[name]] if _RENAMED.get(name) in flags else difflib.get_close_matches(name, flags)
     )
     return f": is it --{near[0]}?" if near else ""
+
+
+def _gpus(case: Case) -> str | None:
+    """Every rank of tensor and pipeline parallelism has a GPU of its own; data parallelism has as
+    many again, unless it is that of the attention, which shares them (model_parallel of all
+    versions)."""
+    if not case.known.gpus or case.args.get("nnodes", 1) != 1 or "device" in case.args:
+        return None
+    sizes = {name: case.args.get(name, 1) for name in ("tp-size", "pp-size", "dp-size")}
+    if case.is_on("enable-dp-attention"):
+        del sizes["dp-size"]
+    needed = prod(size for size in sizes.values() if isinstance(size, int))
+    if needed <= case.known.gpus:
+        return None
+    given = " × ".join(f"{name} {size}" for name, size in sizes.items() if size != 1)
+    return f"{given} needs {needed} GPUs, and the node gives {case.known.gpus} (node.gpus)"
 
 
 def _algorithm(case: Case) -> str | None:
@@ -179,7 +196,7 @@ def _rejection_sampling(case: Case) -> str | None:
     return None
 
 
-_ANY_SERVER: tuple[_Rule, ...] = (_flags, _model, backends.for_gpu, backends.pages)
+_ANY_SERVER: tuple[_Rule, ...] = (_flags, _gpus, _model, backends.for_gpu, backends.pages)
 _SPECULATING: tuple[_Rule, ...] = (
     _algorithm,
     _draft_model,

@@ -34,6 +34,8 @@ class Known:
     version: Version | None = None
     capability: int | None = None
     """Largest CUDA compute capability of the GPUs as an integer: 120 for 12.0, 90 for 9.0."""
+    gpus: int | None = None
+    """How many a server is given."""
     architecture: str | None = None
     """Of the target model, by its config."""
     changes_steps: bool | None = None
@@ -68,6 +70,7 @@ def read(facts: EngineFacts | None, model: str) -> Known:
     return Known(
         version=(int(match[1]), int(match[2]), int(match[3])) if match else None,
         capability=_capability(facts.gpu_capabilities),
+        gpus=facts.gpus,
         architecture=facts.architectures.get(model),
         changes_steps=facts.details.get("changes_steps"),
         flags=facts.details.get("flags"),

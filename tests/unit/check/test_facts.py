@@ -22,8 +22,9 @@ def test_an_engines_rules_get_what_the_node_said() -> None:
         details={"flags": {"port": None}},
         gpu_capabilities=("12.0",),
         architectures={"target": "LlamaForCausalLM"},
+        gpus=2,
     )
-    assert facts(gpu(0, compute_capability=None), version=None).engine == EngineFacts()
+    assert facts(gpu(0, compute_capability=None), version=None).engine == EngineFacts(gpus=1)
 
 
 def test_an_identity_holds_the_models_of_the_hub() -> None:

@@ -94,6 +94,25 @@ def test_the_pool_of_one_step_and_two_branches_does_not_hold_eight_tokens() -> N
     assert "topk + (steps - 1)·topk²" in reason(1, 2, 8)
 
 
+@pytest.mark.parametrize(("args", "gpus", "needed"), [
+    ({"tp-size": 8}, 2, 8),
+    ({"tp": 4, "pp-size": 2}, 6, 8),
+    ({"tp-size": 2, "dp-size": 4}, 4, 8),
+    ({"tp-size": 8}, 8, None),
+    ({"tp-size": 4, "dp-size": 4, "enable-dp-attention": True}, 4, None),
+    ({"tp-size": 16, "nnodes": 2}, 8, None),
+    ({"tp-size": 8}, None, None),
+    ({"tp-size": 2, "device": "cpu"}, 0, None),
+])  # fmt: skip
+def test_every_rank_has_a_gpu(args: dict[str, Any], gpus: int | None, needed: int | None) -> None:
+    """For the baseline and for speculation, before anything is loaded."""
+    known = replace(facts(), gpus=gpus)
+    refused = f"needs {needed} GPUs, and the node gives {gpus}"
+    for asked in (Configuration(None), Configuration("EAGLE3", 2, 1)):
+        found = ENGINE.judge(asked, experiment(args=args), known).reason or ""
+        assert (refused in found) == (needed is not None), found
+
+
 def test_algorithms_that_do_not_exist_are_told_by_name() -> None:
     """SGLang's own that were never tried, and names that are none."""
     for name, words in (("DSPARK", "never tried"), ("EAGEL", "none of SGLang's")):
