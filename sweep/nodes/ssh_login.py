@@ -79,7 +79,8 @@ def _hint(hop: Hop, notes: Sequence[str]) -> str:
             f"too many keys were offered: give `Host {hop.alias}` in ~/.ssh/config an "
             "IdentityFile and `IdentitiesOnly yes`"
         )
-    return f"only keys are offered, no password; `ssh -v {hop.alias}` shows what ssh would do"
+    shown = f"ssh -v -p {hop.port} {hop.user}@{hop.alias}"
+    return f"only keys are offered, no password; `{shown}` shows what ssh would do"
 
 
 def _accepted(transport: paramiko.Transport, hop: Hop, offer: _Offer, notes: list[str]) -> bool:

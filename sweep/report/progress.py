@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sweep.agent.wire import EVENTS_FILE
+from sweep.agent.wire import EVENTS_FILE, decode_outcome
 from sweep.model.plan import PlannedLaunch, PlannedTrial
 from sweep.model.states import Failure, LaunchState, TrialState
 from sweep.store.sweep_db import AttemptRow, RunRow, SweepDb
@@ -34,6 +34,7 @@ class Now:
     note: str | None
     """Who holds the claim, while waiting for it."""
     running_for_s: float
+    """Since it has its GPUs."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ def read_progress(database: SweepDb, now_utc: str, *, driver_alive: bool) -> Pro
     durations: dict[str, list[float]] = {}
     for row in attempts:
         if run is not None and row.run == run.run and row.state is LaunchState.DONE:
-            duration = _duration_s(events[row.launch_id, row.attempt])
+            duration = _duration_s(row, events)
             if duration is not None:
                 durations.setdefault(row.node, []).append(duration)
     tried = {row.launch_id for row in attempts if run is not None and row.run == run.run}
@@ -224,16 +225,25 @@ def _launch_line(
         attempts=len(attempts),
         trials=counts,
         trial_failures=reasons,
-        duration_s=_duration_s(events[ended[-1].launch_id, ended[-1].attempt]) if ended else None,
+        duration_s=_duration_s(ended[-1], events) if ended else None,
     )
 
 
-def _duration_s(lines: Sequence[tuple[str, str]]) -> float | None:
-    """Return the time from an attempt's first event to its last, on the node's own clock."""
+def _duration_s(
+    row: AttemptRow, events: Mapping[tuple[str, int], Sequence[tuple[str, str]]]
+) -> float | None:
+    """Return the time from an attempt's first event to its last, on the node's own clock, without
+    what it waited for others to give the GPUs free."""
+    lines = events[row.launch_id, row.attempt]
     if not lines:
         return None
     first_s, last_s = (float(json.loads(lines[at][0])["t_s"]) for at in (0, -1))
-    return last_s - first_s if last_s >= first_s else None  # None: the node was booted in between
+    if last_s < first_s:
+        return None  # the node was booted in between
+    waited_s = (
+        0.0 if row.outcome is None else decode_outcome(row.outcome).phases_s.get("claim", 0.0)
+    )
+    return max(0.0, last_s - first_s - waited_s)
 
 
 def _now(
@@ -264,8 +274,14 @@ def _now(
         windows=len(windows),
         max_windows=trial.workload.repeats.max if trial else 0,
         note=_owner(waits[-1]) if waits and phase.get("phase") == "claim" else None,
-        running_for_s=_between_s(row.intent_utc, now_utc),
+        running_for_s=_between_s(_begun_utc(phases) or now_utc, now_utc),
     )
+
+
+def _begun_utc(phases: Sequence[tuple[dict[str, Any], str]]) -> str | None:
+    """Return when a launch had its GPUs; None: it waits for them."""
+    own = [seen for event, seen in phases if event.get("phase") != "claim"]
+    return own[0] if own else None
 
 
 def _trial_name(trial: PlannedTrial) -> str:

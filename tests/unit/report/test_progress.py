@@ -128,6 +128,30 @@ def test_launches_that_are_tried_again_are_still_to_do(tmp_path: Path) -> None:
     assert sorted(each.finished for each in seen) == [each.finished for each in seen]
 
 
+def test_waiting_for_the_gpus_is_not_a_launchs_own_time(tmp_path: Path) -> None:
+    """A night behind someone else's sweep says nothing of how long the rest takes."""
+    sweep = SmallSweep(tmp_path)
+
+    def wait() -> None:
+        sweep.clock.now_s += 600.0
+
+    def script(doc: wire.LaunchDoc) -> list[Step]:
+        if len(sweep.node.started) > 1:
+            return [phase("claim"), Call(wait), Call(crash), Hold()]
+        waited = Finish(fields={"phases_s": {"claim": 600.0, "load": 1.0}})
+        return [phase("claim"), Call(wait), *good(doc)[:-1], waited]
+
+    sweep.node.script = script
+    with pytest.raises(Crashed):
+        sweep.run()
+    seen = look(sweep)
+    took_s = seen.launches[0].duration_s
+    assert took_s is not None
+    assert took_s < 60.0
+    assert [now.running_for_s for now in seen.now] == [0.0]
+    assert seen.eta_s == pytest.approx(took_s * (len(sweep.plan.launches) - 1))
+
+
 def test_what_runs_is_told(tmp_path: Path) -> None:
     """Launch, trial, phase and windows of the attempt that runs, with the time in the phase."""
     sweep = SmallSweep(tmp_path)
