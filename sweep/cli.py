@@ -299,7 +299,11 @@ def view(sweep: str | None, results: str | None, *, no_open: bool) -> None:
 @cli.command()
 @_sweep
 @_results
-@click.option("--launch", metavar="ID", help="Which launch (default: the latest).")
+@click.option(
+    "--launch",
+    metavar="LAUNCH",
+    help="Which launch, by the number or name that status shows, or by id (default: the latest).",
+)
 @click.option("--follow", "-f", is_flag=True, help="Go on printing while it grows.")
 def logs(sweep: str | None, results: str | None, launch: str | None, *, follow: bool) -> None:
     """Print the server's log of a launch."""

@@ -15,6 +15,7 @@ from sweep.driver.clock import SystemClock
 from sweep.engines import engine_of
 from sweep.model.errors import UsageError
 from sweep.model.experiment import NodeSpec
+from sweep.model.plan import Plan
 from sweep.model.record import SweepRecord
 from sweep.model.states import LaunchState
 from sweep.nodes.access import node_factory
@@ -187,8 +188,8 @@ def export(directory: Path, kind: str) -> str:
 def server_log(
     directory: Path, launch: str | None, environment: Mapping[str, str], *, follow: bool
 ) -> Iterator[bytes]:
-    """Yield the server's log of the latest attempt (of the launch whose id begins so); with
-    `follow`, go on until that attempt has ended. Raises UsageError when no server was started."""
+    """Yield the server's log of the latest attempt (of the launch of that number, label or id);
+    with `follow`, go on until it has ended. Raises UsageError when no server was started."""
     row, offset = _latest_attempt(directory, launch, None), 0
     spec, clock = NodeSpec.named(row.node), SystemClock()
     node = node_factory(spec, environment, clock)()
@@ -216,14 +217,27 @@ def _why_no_log(row: AttemptRow) -> str:
     return f"launch {row.launch_id} (attempt {row.attempt}) has no server log: {why}"
 
 
+def _launches(plan: Plan, text: str) -> set[str]:
+    """Return the ids of the launches that a text names: the number that `status` shows, a label,
+    or the beginning of an id."""
+    if text.isdecimal() and 0 < int(text) <= len(plan.launches):
+        return {plan.launches[int(text) - 1].launch_id}
+    return {
+        launch.launch_id
+        for launch in plan.launches
+        if launch.label == text or launch.launch_id.startswith(text)
+    }
+
+
 def _latest_attempt(directory: Path, launch: str | None, attempt: int | None) -> AttemptRow:
-    """Return the latest attempt of the launches whose ids begin so, or that with the number."""
+    """Return the latest attempt of a launch (of all launches), or that with the number."""
     database = SweepDb.open(directory)
     try:
+        chosen = None if launch is None else _launches(database.plan(), launch)
         rows = [
             row
             for row in database.attempts()
-            if row.launch_id.startswith(launch or "") and attempt in (None, row.attempt)
+            if (chosen is None or row.launch_id in chosen) and attempt in (None, row.attempt)
         ]
         runs = database.runs()
     finally:

@@ -57,7 +57,9 @@ class Admission:
 
         def held() -> Optional[str]:
             other = candidate.take(claim.directory(), names)
-            return None if other is None else "%s is claimed by %s" % (other.resource, other.reason)
+            if other is None:
+                return None
+            return "%s is claimed by %s" % (other.resource.replace("gpu-", "", 1), other.reason)
 
         self._wait_while(held, lambda reason: self._journal.event("claim_wait", owner=reason))
         return candidate

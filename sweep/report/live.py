@@ -60,7 +60,7 @@ def doing(now: Now) -> str:
     if now.milestone:
         parts.append(now.milestone.replace("_", " "))
     if now.note:
-        parts.append(f"waiting for {now.note}")
+        parts.append(f"waiting: {now.note}")
     if now.phase_for_s is not None:
         parts.append(f"for {duration(now.phase_for_s)}")
     return ", ".join(parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,12 @@ _FIGURES = ("tok/s", "95 %", "speed-up", "accept len")
 
 def summary(frame: pd.DataFrame, verdict: Verdict) -> Group:
     """Return the table's main columns, one table for each place where rows are compared;
-    leading configurations are marked with a star."""
-    leading = {place.leading.trial_id for place in verdict.places if place.leading}
+    a configuration that leads is marked with a star, with a hollow one where others are tied."""
+    leading = {
+        place.leading.trial_id: "★" if place.is_clear else "☆"
+        for place in verdict.places
+        if place.leading
+    }
     places = [*(["node"] if several_nodes(frame) else []), "workload", "concurrency"]
     parts: list[RenderableType] = []
     for keys, rows in frame.groupby(places, sort=False, dropna=False):
@@ -47,14 +52,14 @@ def summary(frame: pd.DataFrame, verdict: Verdict) -> Group:
     return Group(*parts)
 
 
-def _table(rows: pd.DataFrame, leading: set[str]) -> Table:
+def _table(rows: pd.DataFrame, leading: Mapping[str, str]) -> Table:
     names = ("  configuration", *_FIGURES, "state")
     table = plain_table(names, right=_FIGURES, header_style="dim")
     for row in rows.to_dict("records"):
-        is_leading = row["trial_id"] in leading
-        label = _text(row["configuration"], "bold" if is_leading else "")
+        mark = leading.get(row["trial_id"], "")
+        label = _text(row["configuration"], "bold" if mark else "")
         again = ROLE_SUFFIXES.get(row["role"], "")
-        star = Text(" ★", style="bold") if is_leading else Text("")
+        star = Text(f" {mark}" if mark else "", style="bold")
         figures = [Text(cell) for cell in _figures(row)]
         table.add_row(Text.assemble("  ", label, again, star), *figures, _state(row))
     return table

@@ -46,6 +46,21 @@ def test_the_log_of_the_latest_attempt_is_what_was_fetched(tmp_path: Path) -> No
     assert log(tmp_path) == b"ready\xff\n"
 
 
+def test_a_launch_is_named_by_number_label_or_id(tmp_path: Path) -> None:
+    """As `status` shows them; a number is never the beginning of an id."""
+    sweep = SmallSweep(tmp_path)
+    sweep.run()
+    for number, launch in enumerate(sweep.plan.launches):
+        row = sweep.database.attempts()[number]
+        assert row.fetched is not None
+        Path(row.fetched, wire.LOG_FILE).write_text(launch.label)
+    second = sweep.plan.launches[1]
+    for name in ("2", second.label, second.launch_id, second.launch_id[:8]):
+        assert log(tmp_path, name).decode() == second.label, name
+    with pytest.raises(UsageError, match="no launch '99' was started"):
+        log(tmp_path, "99")
+
+
 def test_a_launch_that_started_no_server_has_no_log(tmp_path: Path) -> None:
     """It is said with the reason: an empty output would look like a silent server."""
     sweep = SmallSweep(tmp_path, fails("claim_timeout", "claim", detail="held by bob"))

@@ -80,7 +80,7 @@ def test_different_gpus_of_one_node(bench: Bench) -> None:
     outcome = bench.launch(gpus=[1, 0], deadlines=IMPATIENT).outcome()
     assert outcome.end == "claim_timeout"
     assert outcome.detail is not None
-    assert outcome.detail.startswith("gpu-GPU-0 is claimed by")
+    assert outcome.detail.startswith("GPU-0 is claimed by")
     first.stop()
 
 

@@ -155,7 +155,7 @@ def test_phases_milestones_windows_and_waits_are_told() -> None:
     assert [text.partition(";")[0] for text in after] == [
         "  launch a: code, concurrency 1, 1 of at most 12 windows done, measure, for 3.0 s",
     ]
-    assert "waiting for bob's sweep" in told(now(phase="claim"), now(note="bob's sweep"))[0]
+    assert "waiting: bob's sweep" in told(now(phase="claim"), now(note="bob's sweep"))[0]
 
 
 def test_a_dead_driver_promises_no_time() -> None:
