@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from sweep.model.errors import Problem
 from sweep.model.experiment import Experiment, Scalar, Variant
@@ -33,6 +33,19 @@ def given_algorithms(experiment: Experiment) -> Iterator[tuple[tuple[str, ...], 
         if variant.drafting is not None:
             path = ("sweep", "variants", variant.name, "algorithm")
             yield path, variant.drafting.algorithm
+
+
+def algorithm_problems(
+    experiment: Experiment, taken: Iterable[str], refused: Mapping[str, str], whose: str
+) -> Iterator[Problem]:
+    """Yield algorithms that are none of `taken`; `refused` says why not, of those that exist."""
+    hint = f"one of {', '.join(taken)}"
+    for path, algorithm in given_algorithms(experiment):
+        if algorithm in refused:
+            message = f"algorithm {algorithm!r} is refused: {refused[algorithm]}"
+            yield Problem(message, hint=hint, path=path)
+        elif algorithm not in taken:
+            yield Problem(f"algorithm {algorithm!r} is none of {whose}", hint=hint, path=path)
 
 
 def unsendable_messages(experiment: Experiment) -> Iterator[Problem]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from sweep.engines.given import (
+    algorithm_problems,
     draft_model_of,
     given_algorithms,
     given_arguments,
@@ -64,8 +65,9 @@ def _engine_problems(experiment: Experiment) -> Iterator[Problem]:
             hint="use engine.command",
             path=("engine", "python"),
         )
-    for path, algorithm in given_algorithms(experiment):
-        yield from _algorithm_problems(path, algorithm)
+    yield from algorithm_problems(
+        experiment, arguments.STEPS_FLAGS, arguments.REFUSED_ALGORITHMS, "llama.cpp's"
+    )
     nothing = engine.algorithm is None and not _any_draft_model(experiment)
     if experiment.axes.num_steps and nothing:
         yield Problem(
@@ -82,20 +84,6 @@ def _profile_problems(experiment: Experiment) -> Iterator[Problem]:
             "profile has no meaning for llama.cpp: there is no probe for its server",
             hint="remove it",
             path=("profile",),
-        )
-
-
-def _algorithm_problems(path: tuple[str, ...], algorithm: str) -> Iterator[Problem]:
-    if algorithm in arguments.REFUSED_ALGORITHMS:
-        yield Problem(
-            f"algorithm {algorithm!r} is refused: {arguments.REFUSED_ALGORITHMS[algorithm]}",
-            path=path,
-        )
-    elif algorithm not in arguments.STEPS_FLAGS:
-        yield Problem(
-            f"algorithm {algorithm!r} is none of llama.cpp's",
-            hint=f"one of {', '.join(arguments.STEPS_FLAGS)}",
-            path=path,
         )
 
 

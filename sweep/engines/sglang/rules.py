@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from sweep.engines.given import (
+    algorithm_problems,
     draft_model_of,
-    given_algorithms,
     given_arguments,
     largest_concurrency,
 )
@@ -60,19 +60,9 @@ def _repeated_arguments(experiment: Experiment) -> Iterator[Problem]:
 
 
 def _engine_problems(experiment: Experiment) -> Iterator[Problem]:
-    for path, algorithm in given_algorithms(experiment):
-        if algorithm in speculation.REFUSED_ALGORITHMS:
-            yield Problem(
-                f"algorithm {algorithm!r} is refused: it was never tried with sweep",
-                hint=f"one of {', '.join(speculation.ALGORITHMS)}",
-                path=path,
-            )
-        elif algorithm not in speculation.ALGORITHMS:
-            yield Problem(
-                f"algorithm {algorithm!r} is none of SGLang's",
-                hint=f"one of {', '.join(speculation.ALGORITHMS)}",
-                path=path,
-            )
+    yield from algorithm_problems(
+        experiment, speculation.ALGORITHMS, speculation.REFUSED_ALGORITHMS, "SGLang's"
+    )
     if experiment.engine.algorithm is None and experiment.axes.num_steps:
         yield Problem(
             "sweep.num_steps is given, but not how to draft",

@@ -17,8 +17,10 @@ EAGLE_LIKE = ("EAGLE", "EAGLE3", "NEXTN", "STANDALONE")
 NGRAM = "NGRAM"
 ALGORITHMS = (*EAGLE_LIKE, NGRAM)
 
-REFUSED_ALGORITHMS = ("DFLASH", "FROZEN_KV_MTP", "DSPARK", "UNO")
-"""SGLang's own, never tried with sweep."""
+REFUSED_ALGORITHMS = dict.fromkeys(
+    ("DFLASH", "FROZEN_KV_MTP", "DSPARK", "UNO"), "it was never tried with sweep"
+)
+"""SGLang's own, and why not."""
 
 NGRAM_NOTE = (
     "n-gram drafting learns from what the server has generated: repeats of a prompt get faster"

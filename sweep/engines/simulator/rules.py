@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from sweep.engines.given import given_algorithms, unsendable_messages
+from sweep.engines.given import algorithm_problems, unsendable_messages
 from sweep.engines.sglang import rules as sglang
 from sweep.engines.simulator import arguments
 from sweep.model.errors import Problem
@@ -47,13 +47,7 @@ def _engine_problems(experiment: Experiment) -> Iterator[Problem]:
             hint="use engine.python, or leave it out",
             path=("engine", "command"),
         )
-    for path, algorithm in given_algorithms(experiment):
-        if algorithm not in ALGORITHMS:
-            yield Problem(
-                f"algorithm {algorithm!r} is not simulated",
-                hint=f"one of {', '.join(ALGORITHMS)}",
-                path=path,
-            )
+    yield from algorithm_problems(experiment, ALGORITHMS, {}, "the simulated server's")
 
 
 def judge(configuration: Configuration, experiment: Experiment) -> Judged:
