@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
 from sweep.analysis.glossary import FLAGS, INSTRUMENT_FLAGS
@@ -14,7 +16,8 @@ from sweep.model.states import TrialState
 MAX_DRIFT = 0.05
 """A node that changed by more between first and last baseline makes its rows doubtful."""
 
-_TOLD_ELSEWHERE = ("one_prompt",)
+DRIFTED = "drifted"
+_TOLD_ELSEWHERE = ("one_prompt", DRIFTED)
 _UNFINISHED = {
     TrialState.INTERRUPTED: "interrupted",
     TrialState.NOT_RUN: "not run",
@@ -57,12 +60,18 @@ def _first_reason(rows: pd.DataFrame) -> str:
     return str(reasons.iloc[0]) if len(reasons) else ""
 
 
+def is_large(ratio: float, lo: Any, hi: Any) -> bool:
+    """Whether a ratio that ought to be 1 is off by more than MAX_DRIFT, and its interval [lo, hi],
+    where it is known, is clear of 1."""
+    return abs(ratio - 1.0) > MAX_DRIFT and not (known(lo) and known(hi) and lo <= 1.0 <= hi)
+
+
 def _drifts(frame: pd.DataFrame) -> list[str]:
     last = frame[(frame["role"] == Role.BASELINE_LAST.value) & frame["drift"].notna()]
     found = []
     for row in last.to_dict("records"):
         change, lo, hi = row["drift"] - 1.0, row["drift_lo"], row["drift_hi"]
-        if abs(change) <= MAX_DRIFT or (known(lo) and known(hi) and lo <= 1.0 <= hi):
+        if not is_large(row["drift"], lo, hi):
             continue
         interval = f"95 % interval {lo - 1:+.1%} to {hi - 1:+.1%}" if known(lo) else "no interval"
         found.append(
@@ -78,7 +87,7 @@ def _shared(frame: pd.DataFrame) -> list[str]:
     found = []
     for row in frame[frame["vs_scan"].notna()].to_dict("records"):
         change, lo, hi = row["vs_scan"] - 1.0, row["vs_scan_lo"], row["vs_scan_hi"]
-        if abs(change) <= MAX_DRIFT or (known(lo) and known(hi) and lo <= 1.0 <= hi):
+        if not is_large(row["vs_scan"], lo, hi):
             continue
         found.append(
             f"Scan: alone, {row['configuration']} on {row['node']}, {row['workload']} at "

@@ -337,6 +337,9 @@ FLAGS = {
     "or missing.",
     "wide_interval": "The most windows allowed were measured, and the 95 % interval of their mean "
     "is still wider than repeats.relative_ci asks.",
+    "drifted": "Only for the last baseline: its throughput differs from the first one's by more "
+    "than 5 %, and the interval of that, where known, is clear of no change: smaller differences "
+    "between rows may be the node's.",
     "output_differs": "At temperature 0 some answers differ from the baseline's.",
     "settings_changed": "The server said that it runs with other settings than were asked "
     "(settings_note): the row is of what it runs with.",

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from sweep.analysis import acceptance, break_even, timeline
+from sweep.analysis.cautions import DRIFTED, is_large
 from sweep.analysis.cycles import Recorded
 from sweep.analysis.flags import is_cache_unknown, is_without_graph, measurement_flags
 from sweep.analysis.glossary import ARGUMENT_PREFIX, SHARE_PREFIX
@@ -125,6 +126,7 @@ def trial_row(source: Source) -> Row:
             row |= rate("output_tok_s", measured.output) | rate("decode_tok_s", measured.decode)
         if trial.state is TrialState.OK:
             row |= _comparison(source, measured, row, flags)
+            flags += _drift_flags(row)
             flags += _cost_flags(row, source.references.baseline(trial))
     same = row.get("same_as_baseline_share")
     if same is not None and same < 1.0:
@@ -297,6 +299,13 @@ def _to_unprofiled(output: Grid | None, without: Grid | None) -> Row:
     name = "probe_difference_tok_s"
     interval = difference_interval(output, without)
     return {name: output.rate - without.rate, **_bounds(name, interval)}
+
+
+def _drift_flags(row: Row) -> list[str]:
+    drift = row.get("drift")
+    if drift is None:
+        return []
+    return [DRIFTED] if is_large(drift, row.get("drift_lo"), row.get("drift_hi")) else []
 
 
 def _cost_flags(row: Row, baseline: Baseline | None) -> list[str]:

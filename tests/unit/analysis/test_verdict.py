@@ -77,10 +77,28 @@ def test_drift_between_baselines(last_s: float, warned: bool) -> None:
         TrialPlan(code, time_s=lambda w, _: last_s + 0.001 * w),
         role=Role.BASELINE_LAST,
     )
-    drifts = [text for text in judge(builder).warnings if text.startswith("Drift")]
+    frame = make_frame(builder.record(), count)
+    assert frame["flags"].tolist() == ["", "drifted" if warned else ""]
+    warnings = judge(builder).warnings
+    drifts = [text for text in warnings if text.startswith("Drift")]
     assert bool(drifts) is warned
+    assert not any(text.startswith("drifted") for text in warnings)
     if warned:
         assert "changed by -6.8%" in drifts[0]
+
+
+def test_drift_without_an_interval_is_told_as_such() -> None:
+    """One window each: a change of 8 % is flagged and warned of, its certainty is not known."""
+    code = workload()
+    builder = RecordBuilder(experiment(code))
+    for role, time_s in ((Role.BASELINE_FIRST, 1.0), (Role.BASELINE_LAST, 1.1)):
+        builder.launch(
+            BASELINE, TrialPlan(code, windows=1, time_s=partial(_always, time_s)), role=role
+        )
+    flags = make_frame(builder.record(), count)["flags"].tolist()
+    assert ["drifted" in own.split() for own in flags] == [False, True]
+    (told,) = [text for text in judge(builder).warnings if text.startswith("Drift")]
+    assert "changed by -8.3% (no interval)" in told
 
 
 def test_drift_within_noise_is_no_drift() -> None:
@@ -94,6 +112,7 @@ def test_drift_within_noise_is_no_drift() -> None:
         BASELINE, TrialPlan(code, time_s=lambda w, _: 1.1 + 0.2 * w), role=Role.BASELINE_LAST
     )
     assert not any(text.startswith("Drift") for text in judge(builder).warnings)
+    assert "drifted" not in " ".join(make_frame(builder.record(), count)["flags"])
 
 
 def test_a_lead_of_the_baseline_is_said() -> None:
