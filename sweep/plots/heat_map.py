@@ -33,6 +33,9 @@ from sweep.plots.style import (
 
 CELL_IN = 0.5
 """Height of a row of cells."""
+CELL_WIDTH_IN = 0.62
+"""Least width of a cell, in which its words fit."""
+LEGEND_COLUMNS = 4
 MOST_PANELS = 12
 _OTHER_IN = 0.75
 """Height of a panel without its cells."""
@@ -52,6 +55,15 @@ NOTE = (
 
 
 @dataclass(frozen=True)
+class _Cell:
+    """The best row of a cell; `speedup` None: there is none, and `note` says why."""
+
+    trial_id: str
+    speedup: float | None
+    note: str
+
+
+@dataclass(frozen=True)
 class _Map:
     """The rows of one panel, and the column of its vertical axis."""
 
@@ -67,6 +79,25 @@ class _Map:
     @property
     def levels(self) -> list[int]:
         return sorted({int(level) for level in self.rows[self.across]})
+
+    @property
+    def best(self) -> str:
+        """Id of the trial with the largest speed-up."""
+        return str(self.rated["trial_id"].iloc[0])
+
+    @property
+    def tied(self) -> frozenset[str]:
+        """Ids of trials that cannot be told apart from the one that leads at the place."""
+        place = self.facet.place
+        return frozenset(one.trial_id for one in place.tied) if place else frozenset()
+
+    @property
+    def cells(self) -> dict[tuple[int, int], _Cell]:
+        """Steps and level of each cell that the plan has → what stands there."""
+        rows: dict[tuple[int, int], list[Any]] = {}
+        for row in self.rows.sort_values("speedup", ascending=False).to_dict("records"):
+            rows.setdefault((int(row["num_steps"]), int(row[self.across])), []).append(row)
+        return {at: _cell_of(own, self.across) for at, own in rows.items()}
 
     @property
     def rated(self) -> pd.DataFrame:
@@ -93,7 +124,8 @@ def heat_map(frame: pd.DataFrame, verdict: Verdict) -> Figure | None:
         + CELL_IN * max(len(one.levels) for one in maps[at * columns : (at + 1) * columns])
         for at in range(rows)
     ]
-    width_in = PANEL_WIDTH_IN * (1.5 if columns == 1 else 2)
+    most = max(len(one.steps) for one in maps)
+    width_in = max(PANEL_WIDTH_IN * (1.5 if columns == 1 else 2), CELL_WIDTH_IN * most + 1.0)
     figure = new_figure(width_in, sum(heights) + LEGEND_ROW_IN + 0.95, _title(maps), note)
     grid = figure.add_gridspec(rows + 1, columns, height_ratios=[*heights, LEGEND_ROW_IN])
     rates = pd.concat([one.rated["speedup"] for one in maps]).astype(float)
@@ -102,19 +134,25 @@ def heat_map(frame: pd.DataFrame, verdict: Verdict) -> Figure | None:
     norm = Normalize(rates.min() - least, rates.max() + least)
     for index, one in enumerate(maps):
         _draw(figure.add_subplot(grid[divmod(index, columns)]), one, norm)
-    add_legend(figure.add_subplot(grid[rows, :]), _legend(), len(_legend()))
+    add_legend(figure.add_subplot(grid[rows, :]), _legend(maps), LEGEND_COLUMNS)
     return figure
 
 
-def _legend() -> dict[str, Patch]:
-    return {
-        "best of its panel": Patch(facecolor=SURFACE, edgecolor=INK, linewidth=2.4),
-        "tied with the one that leads": Patch(
+def _legend(maps: list[_Map]) -> dict[str, Patch]:
+    """What occurs in the maps beside numbers."""
+    shown = [(one, cell) for one in maps for cell in one.cells.values()]
+    entries = {"best of its panel": Patch(facecolor=SURFACE, edgecolor=INK, linewidth=2.4)}
+    if any(cell.trial_id in one.tied and cell.trial_id != one.best for one, cell in shown):
+        entries["tied with the one that leads"] = Patch(
             facecolor=SURFACE, edgecolor=INK, linewidth=1.2, linestyle="--"
-        ),
-        "no speed-up, and why": Patch(facecolor=SURFACE, edgecolor=BAND, hatch="////", linewidth=0),
-        "not in the plan": Patch(facecolor=SURFACE, edgecolor=RULE, linewidth=0.8),
-    }
+        )
+    if any(cell.speedup is None for _, cell in shown):
+        entries["no speed-up, and why"] = Patch(
+            facecolor=SURFACE, edgecolor=BAND, hatch="////", linewidth=0
+        )
+    if any(len(one.cells) < len(one.steps) * len(one.levels) for one in maps):
+        entries["not in the plan"] = Patch(facecolor=SURFACE, edgecolor=RULE, linewidth=0.8)
+    return entries
 
 
 def _maps(facet: Facet) -> list[_Map]:
@@ -160,28 +198,38 @@ def _title(maps: list[_Map]) -> str:
     return title
 
 
+def _cell_of(rows: list[Any], across: str) -> _Cell:
+    """What a cell shows of its rows, the fastest first."""
+    rated = [row for row in rows if row["state"] == TrialState.OK.value and known(row["speedup"])]
+    row = (rated or rows)[0]
+    if rated:
+        tokens = row["effective_num_draft_tokens"]
+        several = across == "topk" and len(rows) > 1 and known(tokens)
+        return _Cell(
+            str(row["trial_id"]), float(row["speedup"]), f"{tokens} tokens" if several else ""
+        )
+    why = row["failure_class"] if known(row["failure_class"]) else row["state"]
+    why = "no_baseline" if why == TrialState.OK.value else str(why)
+    return _Cell(str(row["trial_id"]), None, plain(why).replace("_", "\n"))
+
+
 def _draw(axes: Axes, one: _Map, norm: Normalize) -> None:
     dress(axes, one.title)
     axes.grid(visible=False)
-    rated, place = one.rated, one.facet.place
-    best = str(rated["trial_id"].iloc[0])
-    tied = {standing.trial_id for standing in place.tied} if place else set()
-    several = one.across == "topk"
+    cells, best, tied = one.cells, one.best, one.tied
     for x, count in enumerate(one.steps):
         for y, level in enumerate(one.levels):
-            rows = one.rows[(one.rows["num_steps"] == count) & (one.rows[one.across] == level)]
-            own = rated[rated["trial_id"].isin(rows["trial_id"])] if len(rows) else rated.iloc[:0]
-            if own.empty:
-                _draw_missing(axes, (x, y), rows)
-                continue
-            cell: Any = own.iloc[0]
-            tokens = cell["effective_num_draft_tokens"]
-            note = f"{tokens} tokens" if several and len(rows) > 1 and known(tokens) else ""
-            _draw_cell(axes, (x, y), float(cell["speedup"]), norm, note)
-            if cell["trial_id"] == best:
-                _frame(axes, (x, y), linewidth=2.6)
-            elif cell["trial_id"] in tied:
-                _frame(axes, (x, y), linewidth=1.2, linestyle="--")
+            cell = cells.get((count, level))
+            if cell is None:
+                _fill(axes, (x, y), facecolor=SURFACE, edgecolor=RULE, linewidth=0.8)
+            elif cell.speedup is None:
+                _draw_missing(axes, (x, y), cell.note)
+            else:
+                _draw_rated(axes, (x, y), cell.speedup, cell.note, norm)
+                if cell.trial_id == best:
+                    _frame(axes, (x, y), linewidth=2.6)
+                elif cell.trial_id in tied:
+                    _frame(axes, (x, y), linewidth=1.2, linestyle="--")
     _scale(axes, one)
 
 
@@ -197,15 +245,19 @@ def _scale(axes: Axes, one: _Map) -> None:
     axes.set_ylabel(_AXES[one.across])
 
 
-def _draw_cell(axes: Axes, at: tuple[int, int], speedup: float, norm: Normalize, note: str) -> None:
+def _draw_rated(
+    axes: Axes, at: tuple[int, int], speedup: float, note: str, norm: Normalize
+) -> None:
     shade = float(norm(speedup))
-    _cell(axes, at, facecolor=_COLOURS(shade), edgecolor=SURFACE, linewidth=1.2)
+    _fill(axes, at, facecolor=_COLOURS(shade), edgecolor=SURFACE, linewidth=1.2)
     colour = _WHITE if _luminance(_COLOURS(shade)) < _DARK else _BLACK
     x, y = at
     axes.text(
         x, y + (0.14 if note else 0.0), f"{speedup:.2f}", ha="center", va="center",
         fontsize=TEXT_SIZE, color=colour,
     )  # fmt: skip
+    if not note:
+        return
     axes.text(x, y - 0.24, note, ha="center", va="center", fontsize=_REASON_SIZE, color=colour)
 
 
@@ -218,22 +270,15 @@ def _luminance(colour: tuple[float, ...]) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def _draw_missing(axes: Axes, at: tuple[int, int], rows: pd.DataFrame) -> None:
-    if rows.empty:
-        _cell(axes, at, facecolor=SURFACE, edgecolor=RULE, linewidth=0.8)
-        return
-    _cell(axes, at, facecolor=SURFACE, edgecolor=BAND, linewidth=0.0, hatch="////")
-    row: Any = rows.iloc[0]
-    why = row["failure_class"] if known(row["failure_class"]) else row["state"]
-    why = "no_baseline" if why == TrialState.OK.value else str(why)
+def _draw_missing(axes: Axes, at: tuple[int, int], why: str) -> None:
+    _fill(axes, at, facecolor=SURFACE, edgecolor=BAND, linewidth=0.0, hatch="////")
     axes.text(
-        *at, plain(why).replace("_", "\n"), ha="center", va="center", fontsize=_REASON_SIZE,
-        color=ALERT, linespacing=0.95,
+        *at, why, ha="center", va="center", fontsize=_REASON_SIZE, color=ALERT, linespacing=0.95,
         bbox={"facecolor": SURFACE, "edgecolor": "none", "pad": 1.0, "alpha": 0.9},
     )  # fmt: skip
 
 
-def _cell(axes: Axes, at: tuple[int, int], **look: Any) -> None:
+def _fill(axes: Axes, at: tuple[int, int], **look: Any) -> None:
     axes.add_patch(Rectangle((at[0] - 0.5, at[1] - 0.5), 1, 1, **look))
 
 

@@ -25,9 +25,9 @@ from sweep.plots.style import (
     RULE,
     SMALL_SIZE,
     SURFACE,
+    abridged,
     add_legend,
     dress,
-    fitting,
     new_figure,
 )
 
@@ -117,7 +117,7 @@ def _draw(left: Axes, right: Axes, facet: Facet, *, last: bool) -> None:
         _mark(left, at, row)
         _shares(right, at, row)
     left.set_yticks(
-        range(len(rows)), [fitting(str(row["configuration"]), LONGEST_NAME) for row in rows]
+        range(len(rows)), [abridged(str(row["configuration"]), LONGEST_NAME) for row in rows]
     )
     left.set_ylim(len(rows) - 0.5, -0.5)
     left.set_xlim(0, _ROOM * max(max(row["cycle_ms"], _break_even_ms(row) or 0.0) for row in rows))

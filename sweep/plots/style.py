@@ -164,9 +164,13 @@ def values(column: pd.Series[Any]) -> NDArray[np.float64]:
     return column.to_numpy(dtype=float, na_value=np.nan)
 
 
-def fitting(text: str, limit: int) -> str:
-    """Return at most `limit` characters of text, to be drawn as it is."""
-    return plain(text if len(text) <= limit else text[: limit - 1] + "…")
+def abridged(text: str, limit: int) -> str:
+    """Return at most `limit` characters of a name, to be drawn as it is; what is cut is before its
+    last third, as names that begin alike end differently."""
+    if len(text) > limit:
+        end = limit // 3
+        text = f"{text[: limit - end - 1]}…{text[-end:]}"
+    return plain(text)
 
 
 def plain(text: str) -> str:
@@ -181,7 +185,7 @@ def add_legend(axes: Axes, entries: Mapping[str, Any], columns: int) -> None:
     axes.set_axis_off()
     if entries:
         axes.legend(
-            list(entries.values()), [fitting(label, LONGEST_NAME) for label in entries],
+            list(entries.values()), [abridged(label, LONGEST_NAME) for label in entries],
             loc="upper left", ncols=columns, frameon=False, fontsize=SMALL_SIZE,
             labelcolor=INK, borderaxespad=0.0, borderpad=0.0,
         )  # fmt: skip

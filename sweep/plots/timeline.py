@@ -16,9 +16,9 @@ from sweep.plots.style import (
     RULE,
     SMALL_SIZE,
     SURFACE,
+    abridged,
     add_legend,
     dress,
-    fitting,
     new_figure,
     plain,
     say,
@@ -128,7 +128,7 @@ def _row_in(lines: Sequence[AttemptLine]) -> float:
 
 def _label(line: AttemptLine, *, nodes: bool) -> str:
     text = f"{line.node}: {line.label}" if nodes else line.label
-    shown = fitting(text, _LONGEST_LABEL)
+    shown = abridged(text, _LONGEST_LABEL)
     return f"{shown} (attempt {line.attempt})" if line.attempt > 1 else shown
 
 

@@ -29,7 +29,7 @@ from sweep.plots.style import (
     SURFACE,
     TEXT_SIZE,
     Look,
-    fitting,
+    abridged,
     looks,
     plain,
 )
@@ -212,7 +212,7 @@ def _draw(left: Axes, right: Axes, rows: _Rows, styles: Mapping[str, Look]) -> N
             _say_untimed(axes)
         for at in range(1, len(rows)):
             axes.axhline(at - 0.5, color=RULE, linewidth=0.7)
-    names = [fitting(str(own[DEFAULT]["configuration"]), LONGEST_NAME) for own in rows.values()]
+    names = [abridged(str(own[DEFAULT]["configuration"]), LONGEST_NAME) for own in rows.values()]
     left.set_yticks(range(len(rows)), names)
     right.tick_params(axis="y", labelleft=False)
     left.set_ylim(len(rows) - 0.5, -0.5)

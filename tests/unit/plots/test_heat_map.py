@@ -75,6 +75,13 @@ def frames(figure: Figure) -> dict[tuple[int, int], str]:
     }
 
 
+def legend(figure: Figure) -> list[str]:
+    """Labels of the legend."""
+    found = figure.axes[-1].get_legend()
+    assert found is not None
+    return [text.get_text() for text in found.get_texts()]
+
+
 def test_cells_hold_speed_ups_and_reasons() -> None:
     """1.1 s of the baseline against 0.1 s + decoding; the best is framed and named."""
     figure = drawn(grid())
@@ -84,6 +91,7 @@ def test_cells_hold_speed_ups_and_reasons() -> None:
         (0, 1): "1.49", (1, 1): "1.72", (2, 1): "load timeout",
     }  # fmt: skip
     assert frames(figure) == {(1, 1): "-"}
+    assert legend(figure) == ["best of its panel", "no speed-up, and why"]
     assert figure.get_suptitle().replace("\n", " ") == (
         "Speed-up over steps and topk: 2 steps, topk 2, 4 tokens is best at 1.72×"
     )
@@ -106,6 +114,7 @@ def test_with_one_topk_the_other_axis_is_draft_tokens() -> None:
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["4", "6", "8"]
     assert cells(figure)[1, 1] == "1.67"
     assert (1, 2) not in cells(figure)
+    assert legend(figure)[-1] == "not in the plan"
 
 
 def test_what_is_tied_with_the_leading_one_is_framed_and_counted() -> None:
@@ -123,6 +132,7 @@ def test_what_is_tied_with_the_leading_one_is_framed_and_counted() -> None:
         (0, 1): "-",
         (1, 1): "--",
     }
+    assert legend(figure) == ["best of its panel", "tied with the one that leads"]
     assert "not to be told apart from 1 other" in figure.get_suptitle().replace("\n", " ")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from matplotlib.font_manager import FontProperties
 
-from sweep.plots.style import TITLE_LINES, mark_simulated, new_figure, wrapped
+from sweep.plots.style import TITLE_LINES, abridged, mark_simulated, new_figure, wrapped
 
 LONG = (
     "Output throughput: a clear lead in 0 of 2 panels; at best 1.06 times the baseline, "
@@ -40,3 +40,10 @@ def test_words_stay_whole_and_in_order() -> None:
     lines = wrapped(f"a {'m' * 90} b", 2.0, font)
     assert "".join(lines).replace(" ", "") == f"a{'m' * 90}b"
     assert max(map(len, lines)) < 20
+
+
+def test_abridged_names_keep_both_ends() -> None:
+    """Names that begin alike stay apart."""
+    assert abridged("3 steps", 7) == "3 steps"
+    assert abridged("low-latency, decode-attention, topk 4", 15) == "low-laten…opk 4"
+    assert abridged("$x$", 9) == r"\$x\$"
