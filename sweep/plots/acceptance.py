@@ -17,7 +17,7 @@ from sweep.analysis.glossary import SHARE_COLUMN, SHARE_PREFIX
 from sweep.analysis.verdict import Verdict
 from sweep.analysis.wording import counted, known, listed
 from sweep.model.states import TrialState
-from sweep.plots.facets import Facet, facets, line_names
+from sweep.plots.facets import LINE_DODGE, MAX_DODGE, Facet, facets, line_names
 from sweep.plots.pairs import Band, draw_pairs
 from sweep.plots.style import INK, SMALL_SIZE, SURFACE, Look, looks
 
@@ -86,7 +86,8 @@ def acceptance(frame: pd.DataFrame, verdict: Verdict) -> Figure | None:
     sheet = draw_pairs(bands, _title(told), note, legend)
     for (facet, drafts), (left, right) in zip(panels, sheet.pairs, strict=True):
         _draw(left, right, drafts, styles)
-        _mark_weakest(right, _told(facet, drafts))
+        told = _told(facet, drafts)
+        _mark_weakest(right, told, _shift(names.index(told.name), len(names)))
     return sheet.figure
 
 
@@ -176,10 +177,16 @@ def _draw(left: Axes, right: Axes, drafts: list[_Draft], styles: dict[str, Look]
     longest = _longest(drafts)
     for draft in drafts:
         if draft is not longest[draft.name]:
-            _line(left, right, draft, color=styles[draft.name].colour, linewidth=0.7, alpha=0.55)
+            look = styles[draft.name]
+            shift = _shift(list(styles).index(draft.name), len(styles))
+            _line(left, right, draft, shift, color=look.colour, linewidth=0.7, alpha=0.55)
     for name, draft in longest.items():
         look = styles[name]
-        _line(left, right, draft, color=look.colour, marker=look.marker, markersize=5, linewidth=2)
+        shift = _shift(list(styles).index(name), len(styles))
+        _line(
+            left, right, draft, shift, color=look.colour, marker=look.marker, markersize=5,
+            linewidth=2,
+        )  # fmt: skip
     deepest = max(draft.reached.size for draft in drafts)
     for axes in (left, right):
         axes.set_xlim(0.6, deepest + 0.4)
@@ -190,13 +197,18 @@ def _draw(left: Axes, right: Axes, drafts: list[_Draft], styles: dict[str, Look]
     right.set_ylabel("accepted, of the cycles that reach it [%]")
 
 
-def _line(left: Axes, right: Axes, draft: _Draft, **look: Any) -> None:
-    positions = range(1, draft.reached.size + 1)
+def _shift(index: int, count: int) -> float:
+    """How far a line stands beside its positions: variants often accept exactly alike."""
+    return (index - (count - 1) / 2) * min(LINE_DODGE, MAX_DODGE / count)
+
+
+def _line(left: Axes, right: Axes, draft: _Draft, shift: float, **look: Any) -> None:
+    positions = np.arange(1, draft.reached.size + 1) + shift
     left.plot(positions, draft.reached, **look)
     right.plot(positions, draft.passed, **look)
 
 
-def _mark_weakest(axes: Axes, draft: _Draft) -> None:
+def _mark_weakest(axes: Axes, draft: _Draft, shift: float) -> None:
     weakest = draft.weakest
     if weakest is None:
         return
@@ -211,6 +223,6 @@ def _mark_weakest(axes: Axes, draft: _Draft) -> None:
         bbox={"facecolor": SURFACE, "edgecolor": "none", "pad": 1.5, "alpha": 0.85},
     )  # fmt: skip
     axes.plot(
-        weakest + 1, value, marker="o", markersize=13, markerfacecolor="none",
+        weakest + 1 + shift, value, marker="o", markersize=13, markerfacecolor="none",
         markeredgecolor=INK, markeredgewidth=1.3, linestyle="none",
     )  # fmt: skip

@@ -15,7 +15,7 @@ from matplotlib.patheffects import withStroke
 
 from sweep.analysis.glossary import ARGUMENT_PREFIX
 from sweep.analysis.verdict import Verdict
-from sweep.analysis.wording import counted, known, ratio
+from sweep.analysis.wording import bounds, counted, known, ratio
 from sweep.model.states import TrialState
 from sweep.plots.facets import LEGEND_ROW_IN, PANEL_WIDTH_IN, STEPS_LABEL, Facet, facets
 from sweep.plots.style import (
@@ -190,6 +190,7 @@ def _title(maps: list[_Map]) -> str:
     best: Any = rows.iloc[0]
     title = f"Speed-up over steps and {_AXES[first[0].across].split(' [')[0]}: "
     title += f"{best['configuration']} is best at {ratio(best['speedup'])}"
+    title += bounds(best["speedup_lo"], best["speedup_hi"])
     place = first[0].facet.place
     ties = {standing.trial_id for standing in place.tied} if place else set()
     tied = int(rows["trial_id"].isin(ties).sum())

@@ -130,3 +130,20 @@ def test_each_workload_has_one_panel() -> None:
     assert figure is not None
     titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert [title for title in titles if title] == ["code, concurrency 1", "chat, concurrency 1"]
+
+
+def test_equal_lines_stand_beside_each_other() -> None:
+    """What two variants accept alike hides neither."""
+    code = workload(prompts=1)
+    builder = RecordBuilder(experiment(code))
+    for variant in ("default", "ring"):
+        builder.launch(steps(2, variant=variant), TrialPlan(code, cycles=40), arm=variant)
+    record = builder.record()
+    frame = make_frame(record, count).assign(p_1=0.5, p_2=0.3)
+    figure = acceptance(frame, verdict(frame, record.experiment))
+    assert figure is not None
+    first, second = (
+        np.asarray(line.get_xdata(), dtype=float) for line in figure.axes[0].get_lines()
+    )
+    assert (second - first).tolist() == pytest.approx([0.07, 0.07])
+    assert ((first + second) / 2).tolist() == pytest.approx([1, 2])

@@ -93,7 +93,7 @@ def test_cells_hold_speed_ups_and_reasons() -> None:
     assert frames(figure) == {(1, 1): "-"}
     assert legend(figure) == ["best of its panel", "no speed-up, and why"]
     assert figure.get_suptitle().replace("\n", " ") == (
-        "Speed-up over steps and topk: 2 steps, topk 2, 4 tokens is best at 1.72×"
+        "Speed-up over steps and topk: 2 steps, topk 2, 4 tokens is best at 1.72× [1.71, 1.72]"
     )
 
 
