@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sweep.check.facts import Facts
-from sweep.check.line import CheckLine, error, ok
+from sweep.check.line import CheckLine, error, ok, warning
 from sweep.check.wording import some
 from sweep.model.redaction import redact_shell
 
@@ -27,6 +27,13 @@ def lines(facts: Facts) -> Iterator[CheckLine]:
     parts += [f"sets {some(sorted(layer.env))}"] if layer.env else []
     parts += [f"unsets {some(layer.unset)}"] if layer.unset else []
     yield ok("setup", "; ".join(parts) or "changes nothing in the environment")
+    if found["ended"]:
+        commands = some([f"`{redact_shell(each)}`" for each in found["ended"]])
+        yield warning(
+            "setup",
+            f"it left processes running, which were ended: {commands}",
+            "start nothing in engine.setup that the server needs: only its environment is kept",
+        )
 
 
 def _failure(failed: Mapping[str, Any]) -> str:
@@ -34,6 +41,6 @@ def _failure(failed: Mapping[str, Any]) -> str:
     if failed["line"] is None:
         return output
     code = failed["returncode"]
-    how = "did not end in time" if code is None else f"failed (exit {code})"
+    how = failed["killed"] or f"failed (exit {code})"
     line = f"line {failed['number']}, `{redact_shell(failed['line'])}`, {how}"
     return f"{line}: {output}" if output else line

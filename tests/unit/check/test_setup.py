@@ -21,6 +21,7 @@ def layer(**changes: Any) -> dict[str, Any]:
         "unset": ["PYTHONHOME"],
         "path_first": ["/v/bin"],
         "error": None,
+        "ended": [],
     }
     return values | changes
 
@@ -31,6 +32,7 @@ def failed(**changes: Any) -> dict[str, Any]:
         "number": 2,
         "line": "conda activate sglang",
         "returncode": 127,
+        "killed": None,
         "output": "conda: command not found",
     }
     return layer(env={}, unset=[], path_first=[], error=error | changes)
@@ -50,6 +52,16 @@ def test_what_it_changes_is_named() -> None:
     )
 
 
+def test_what_it_left_running_is_a_warning() -> None:
+    """The commands, secrets blanked: it is gone, and a server that needs it would fail."""
+    ended = ["sleep 778", "HF_TOKEN=hf_abc proxy"]
+    fine, left = setup.lines(facts(setup=layer(ended=ended)))
+    assert (fine.level, left.level) == (Level.OK, Level.WARNING)
+    assert left.finding == (
+        "it left processes running, which were ended: `sleep 778`, `HF_TOKEN=[redacted] proxy`"
+    )
+
+
 @pytest.mark.parametrize(
     ("changes", "finding"),
     [
@@ -58,8 +70,8 @@ def test_what_it_changes_is_named() -> None:
             "line 2, `conda activate sglang`, failed (exit 127): conda: command not found",
         ),
         (
-            {"returncode": None, "output": ""},
-            "line 2, `conda activate sglang`, did not end in time",
+            {"returncode": None, "killed": "did not end within 120 s", "output": ""},
+            "line 2, `conda activate sglang`, did not end within 120 s",
         ),
         (
             {"number": 0, "line": None, "returncode": None, "output": "bash cannot be started: x"},

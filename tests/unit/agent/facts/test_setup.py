@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from sweep.agent import procs
 from sweep.agent.facts import setup
 
 LOGIN = {"PATH": os.environ["PATH"], "HOME": "/root", "KEPT": "1", "GONE": "2", "CHANGED": "3"}
@@ -28,7 +29,9 @@ def test_what_lines_set_change_and_unset_is_told() -> None:
         "unset GONE; cd /tmp; LOCAL=1; f() { :; }; export -f f",
     )
     env = {"CHANGED": "4", "EMPTY": "", "NEW": 'a b\n"c" é='}
-    assert found == {"env": env, "unset": ["GONE"], "path_first": [], "error": None}
+    assert found == {
+        "env": env, "unset": ["GONE"], "path_first": [], "error": None, "ended": []
+    }  # fmt: skip
 
 
 def test_what_comes_first_in_path_does_not_hold_the_logins_own() -> None:
@@ -89,7 +92,34 @@ def test_a_line_that_does_not_end_is_killed_with_its_children() -> None:
     error = setup.capture(["echo waiting; sleep 60 | cat"], LOGIN, 0.5)["error"]
     assert time.monotonic() - began_s < 30
     assert (error["number"], error["returncode"], error["output"]) == (1, None, "waiting")
+    assert error["killed"] == "did not end within 0.5 s"
     assert capture("read x || export NOTHING=1")["env"] == {"NOTHING": "1"}
+
+
+def test_a_line_that_writes_without_end_is_killed_at_once() -> None:
+    """Long before the limit of time, with the end of what it wrote; the disk is not filled."""
+    began_s = time.monotonic()
+    error = capture("true", "yes on and on")["error"]
+    assert time.monotonic() - began_s < 60
+    assert (error["number"], error["returncode"]) == (2, None)
+    assert error["killed"] == "wrote more than 1 MiB of output"
+    assert error["output"].endswith("on and on")
+    assert len(error["output"]) <= 1500
+
+
+@pytest.mark.parametrize("apart", ["", "setsid ", "set -m; "])
+def test_what_lines_leave_running_is_ended(apart: str) -> None:
+    """It was started by us, whatever group or session it is in; it is told by its command."""
+    started = "export LEFT=$!; until grep -q sleep /proc/$LEFT/comm; do :; done"
+    found = capture(f"{apart}sleep 778 & {started}")
+    assert (found["error"], found["ended"], set(found["env"])) == (None, ["sleep 778"], {"LEFT"})
+    left = procs.read(int(found["env"]["LEFT"]))
+    assert left is None or left.dead
+
+
+def test_a_part_of_the_shell_is_told_by_its_name() -> None:
+    """Its command line holds every line, and with them what they set."""
+    assert capture("export TOKEN=s3cret", "while :; do sleep 1; done & :")["ended"][0] == "bash"
 
 
 def test_without_bash_the_shell_is_what_failed() -> None:
