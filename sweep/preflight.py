@@ -16,7 +16,7 @@ from sweep.check.line import CheckLine, Group, Level, error, of_level
 from sweep.check.node import check_node, together
 from sweep.model.errors import NodeError, SweepError, UnusableError
 from sweep.model.experiment import Experiment, NodeSpec
-from sweep.nodes.access import agent_python, on_each
+from sweep.nodes.access import agent_answer, agent_python, on_each
 from sweep.nodes.archive import agent_archive
 from sweep.ports import Clock, Engine, Node
 from sweep.spec.plan import path_first
@@ -149,16 +149,8 @@ def _ask(
             node.remove_tree(directory)
         raise
     node.remove_tree(directory)
-    try:
-        answer: dict[str, Any] = json.loads(ended.stdout)
-    except ValueError:
-        complaint = (ended.stderr or ended.stdout).decode(errors="replace").strip()
-        raise NodeError(
-            f"{node.name}: the agent cannot inspect the node: {complaint[-500:]}",
-            hint=f"the agent needs Python 3.9 or newer as `{python}` on the node",
-        ) from None
-    if "error" in answer:
-        raise NodeError(f"{node.name}: the agent cannot inspect the node: {answer['error']}")
+    failed = "the agent cannot inspect the node"
+    answer = agent_answer(node.name, failed, python, ended)
     return answer, answer["machine"]["utc_s"] - now_s
 
 

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from sweep.agent import cycles, wire
 from sweep.agent.procs import parse_stat
 from sweep.model.errors import NodeError, NodeUnreachableError, WireVersionError
+from sweep.nodes.access import agent_answer
 from sweep.ports import Clock, Node
 
 _T = TypeVar("_T")
@@ -379,18 +380,8 @@ class _Attempt:
             ended = self._node.run(argv, timeout_s=timeout_s)
             if ended.returncode is not None:
                 break
-        try:
-            answer: dict[str, Any] = json.loads(ended.stdout)
-        except ValueError:
-            complaint = (ended.stderr or ended.stdout).decode(errors="replace").strip()
-            raise NodeError(
-                f"{self._node.name}: the agent's `{verb}` failed (exit {ended.returncode}): "
-                f"{complaint[-800:]}",
-                hint=f"the agent needs Python 3.9 or newer as `{self._task.python}` on the node",
-            ) from None
-        if "error" in answer:
-            raise NodeError(f"{self._node.name}: the agent's `{verb}` failed: {answer['error']}")
-        return answer
+        failed = f"the agent's `{verb}` failed"
+        return agent_answer(self._node.name, failed, self._task.python, ended)
 
 
 def _check_relative(name: str) -> None:

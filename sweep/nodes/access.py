@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from sweep.model.errors import SweepError
+from sweep.model.errors import NodeError, SweepError
 from sweep.model.experiment import NodeSpec
 from sweep.nodes.local import LocalNode
-from sweep.ports import Clock, Node
+from sweep.ports import Clock, Completed, Node
 
 _T = TypeVar("_T")
 
 PATIENCE_S = 10.0
 """How long one call goes on trying to reach a node that it lost. Lanes call again for longer."""
+_COMPLAINT_CHARACTERS = 800
+_NOT_FOUND = 127
+"""Exit code of a shell that found no such command."""
 
 
 def node_factory(
@@ -61,3 +65,29 @@ def on_each(
 def agent_python(spec: NodeSpec) -> str:
     """Return the command of the Python that runs the agent on the node."""
     return sys.executable if spec.host is None else "python3"
+
+
+def agent_answer(node: str, failed: str, python: str, ended: Completed) -> dict[str, Any]:
+    """Return what a verb of the agent answered; raises NodeError, which says what has `failed` on
+    the node, and why."""
+    try:
+        answer: dict[str, Any] = json.loads(ended.stdout)
+    except ValueError:
+        raise NodeError(
+            f"{node}: {failed}: {_complaint(python, ended)}",
+            hint=f"the agent needs Python 3.9 or newer as `{python}` on the node",
+        ) from None
+    if "error" in answer:
+        raise NodeError(f"{node}: {failed}: {answer['error']}")
+    return answer
+
+
+def _complaint(python: str, ended: Completed) -> str:
+    """Why an agent said nothing, in its own words where it has any."""
+    if ended.returncode == _NOT_FOUND:
+        return f"{python}: not found"
+    if ended.returncode is None:
+        return "the connection broke while it ran"
+    words = (ended.stderr or ended.stdout).decode(errors="replace").strip()
+    said = words[-_COMPLAINT_CHARACTERS:] or "it said nothing"
+    return f"exit code {ended.returncode}: {said}"

@@ -125,6 +125,25 @@ def test_a_python_that_is_too_old_is_said() -> None:
     assert "Python 3.9 or newer as `python3`" in str(raised.value.hint)
 
 
+@pytest.mark.parametrize(
+    ("ended", "why"),
+    [
+        (Completed(127, b"", b""), "python3: not found"),
+        (Completed(127, b"", b"sh: 1: exec: python3: not found"), "python3: not found"),
+        (Completed(1, b"", b""), "exit code 1: it said nothing"),
+        (Completed(None, b"", b""), "the connection broke while it ran"),
+    ],
+)
+def test_an_agent_that_says_nothing_is_explained(ended: Completed, why: str) -> None:
+    """Never a colon with nothing after it."""
+    node = FakeNode(FakeClock())
+    node.programs["python3"] = lambda *_: ended
+    with pytest.raises(UnusableError) as raised:
+        inspect(node, NodeSpec("n"), EXPERIMENT, FakeEngine(), FakeClock())
+    assert raised.value.message == f"fake: the agent cannot inspect the node: {why}"
+    assert node.files == {}
+
+
 def test_what_is_asked_lies_in_a_file() -> None:
     """Command lines are public, and the server's environment may hold secrets; nothing stays."""
     engine = replace(EXPERIMENT.engine, env={"HF_TOKEN": "secret"})

@@ -301,7 +301,7 @@ def test_an_agent_that_does_not_answer_is_shown_with_its_words() -> None:
     node, lane = made()
     node.put("/w/sweep/agent.pyz", b"agent")
     node.programs["python2"] = lambda _argv, _timeout_s: Completed(1, b"", b"SyntaxError: x")
-    with pytest.raises(NodeError, match=r"`run` failed \(exit 1\): SyntaxError: x") as raised:
+    with pytest.raises(NodeError, match=r"`run` failed: exit code 1: SyntaxError: x") as raised:
         run(lane, python="python2")
     assert "Python 3.9 or newer" in str(raised.value.hint)
 
