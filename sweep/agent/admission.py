@@ -22,7 +22,7 @@ class Ended(Exception):
 
 
 class Admission:
-    """Lets a launch in, or raises Ended: claim_timeout, or the reason to stop."""
+    """Lets a launch in, or raises Ended: claim_timeout, claim_failed, or the reason to stop."""
 
     def __init__(self, doc: wire.LaunchDoc, journal: Journal, stop: trials.StopSignal) -> None:
         self._doc = doc
@@ -56,7 +56,10 @@ class Admission:
         names = claim.resources(chosen)
 
         def held() -> Optional[str]:
-            other = candidate.take(claim.directory(), names)
+            try:
+                other = candidate.take(claim.directory(), names)
+            except claim.ClaimError as problem:
+                raise Ended("claim_failed", str(problem)) from problem
             if other is None:
                 return None
             return "%s is claimed by %s" % (other.resource.replace("gpu-", "", 1), other.reason)

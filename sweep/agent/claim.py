@@ -67,6 +67,21 @@ def directory() -> str:
     return shared if mode & everyone == everyone else "/tmp"  # noqa: S108 - as above
 
 
+def unusable(folder: str) -> Optional[str]:
+    """Return why no claim can be taken in a directory, as far as looking tells; None: it can."""
+    if not os.path.isdir(folder):
+        return _not_there(folder)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return "%s cannot be written" % folder
+    files = [os.path.join(folder, name) for name in _lock_files(folder)]
+    closed = [path for path in files if not os.access(path, os.R_OK | os.W_OK)]
+    return "cannot open %s%s" % (closed[0], _remedy(closed[0])) if closed else None
+
+
+def _not_there(folder: str) -> str:
+    return "%s, where claims are kept, is not a directory" % folder
+
+
 def resources(gpus: Sequence[Gpu]) -> List[str]:
     """Return the names to claim, sorted, so that two claimers never wait for each other."""
     return sorted("gpu-" + gpu.uuid for gpu in gpus) or [_NODE]
@@ -99,10 +114,13 @@ def open_shared(path: str) -> int:
 
 
 def _remedy(path: str) -> str:
+    folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
+        return ": %s; make it, writable for every user" % _not_there(folder)
     try:
         owner = os.lstat(path).st_uid
     except OSError:
-        return ": %s must be writable for every user" % os.path.dirname(path)
+        return ": %s must be writable for every user" % folder
     return ": ask %s to run: chmod 666 %s" % (procs.user_name(owner), path)
 
 

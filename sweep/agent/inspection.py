@@ -63,6 +63,7 @@ def inspect(asked: Dict[str, Any]) -> Dict[str, Any]:
         "boot_id": procs.boot_id(),
         "setup": layer,
         "claim_directory": claim.directory(),
+        "claim_error": claim.unusable(claim.directory()),
         "claims": claim.list_held(claim.directory()),
         "machine": machine.inspect(),
         **(found.pop("gpu") or {"gpus": [], "gpu_processes": [], "gpu_error": unknown["gpu"]}),

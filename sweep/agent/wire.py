@@ -98,10 +98,11 @@ runs with other settings than the trial's."""
 
 OUTCOME_ENDS = (
     "done", "server_exit", "load_timeout", "not_ready", "stalled", "claim_timeout",
-    "deadline", "stopped", "start_failed", "error",
+    "claim_failed", "deadline", "stopped", "start_failed", "error",
 )  # fmt: skip
 """How a launch ended. not_ready: healthy, but no token within the load deadline. stalled: no
-progress while loading. start_failed: the argv could not be executed."""
+progress while loading. claim_failed: a lock file cannot be used. start_failed: the argv could not
+be executed."""
 
 Json = Dict[str, Any]
 KeyPath = List[Any]

@@ -23,9 +23,19 @@ def lines(facts: Facts, sweep_id: str | None) -> Iterator[CheckLine]:
         return
     wrong = _wrong_list(facts)
     yield from [wrong] if wrong else _found(facts)
+    closed = facts.answer["claim_error"]
+    if closed is not None:
+        yield error(
+            "claims",
+            f"no claim can be taken: {closed}",
+            "let SWEEP_CLAIM_DIR on the node name a directory that all its users may write, or "
+            "unset it",
+        )
     others = [*_holders(facts, sweep_id), *_users(facts, sweep_id)]
     yield from others
-    if not others and not wrong:  # of GPUs that are not there, nothing is as it should be
+    if (
+        not others and not wrong and closed is None
+    ):  # of GPUs that are not there, nothing is as it should be
         yield ok("claims", f"nobody else holds or uses {'them' if facts.gpus else 'the node'}")
     yield from _unseen(facts, sweep_id)
 

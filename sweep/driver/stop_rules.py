@@ -43,7 +43,7 @@ def reason_to_stop(
     failure = failures[-1]
     if failure is None:
         return None
-    if failure.failure_class == "claim_timeout":
+    if failure.failure_class in ("claim_timeout", "claim_failed"):
         return Stop(failure)
     if keep_going:
         return None

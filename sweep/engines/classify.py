@@ -81,6 +81,7 @@ def _by_end(outcome: Outcome) -> Failure:
         "load_timeout": ("load_timeout", "the server was not healthy before the load deadline"),
         "not_ready": ("not_ready", "the server was healthy, but generated no token in time"),
         "claim_timeout": ("claim_timeout", "someone else kept the GPUs"),
+        "claim_failed": ("claim_failed", "the node's GPUs cannot be claimed"),
         "deadline": ("stalled", "the deadline of the launch passed"),
         "error": ("unknown", "the agent itself failed"),
     }.get(outcome.end, ("unknown", f"the launch ended with {outcome.end!r}"))

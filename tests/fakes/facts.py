@@ -142,6 +142,7 @@ def facts(
         "user": "ann",
         "boot_id": "boot",
         "claim_directory": "/locks",
+        "claim_error": None,
         "claims": [],
         "machine": machine(),
         "setup": None,

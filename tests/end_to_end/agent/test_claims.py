@@ -103,3 +103,14 @@ def test_someone_else_computes_on_our_gpus(bench: Bench) -> None:
     assert waiting.event("busy")["processes"][0]["pid"] == 1
     bench.install_gpus(GPUS)
     assert waiting.outcome().end == "done"
+
+
+def test_claims_that_cannot_be_taken(bench: Bench) -> None:
+    """A directory of locks that is not there ends the launch before anything is started."""
+    missing = str(bench.root / "none")
+    bench.environment["SWEEP_CLAIM_DIR"] = missing
+    assert bench.inspect({})["claim_error"].startswith(f"{missing}, where claims")
+    outcome = bench.launch().outcome()
+    assert (outcome.end, outcome.phase, outcome.server) == ("claim_failed", "claim", None)
+    assert outcome.detail is not None
+    assert f"{missing}, where claims are kept, is not a directory" in outcome.detail

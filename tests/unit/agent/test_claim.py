@@ -139,6 +139,15 @@ def test_a_lock_file_that_says_nothing_is_free(tmp_path: Path, content: str) -> 
     assert claim.Claim(holder()).take(str(tmp_path), ["node"]) is None
 
 
+def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
+    """It is told before a launch, and by the launch that cannot claim."""
+    assert claim.unusable(str(tmp_path)) is None
+    missing = str(tmp_path / "none")
+    assert claim.unusable(missing) == f"{missing}, where claims are kept, is not a directory"
+    with pytest.raises(claim.ClaimError, match="none, where claims are kept, is not a directory"):
+        claim.Claim(holder()).take(missing, ["node"])
+
+
 def test_lock_files_are_for_every_user(tmp_path: Path) -> None:
     """Whatever the umask, others may open them; a link is not followed."""
     before = os.umask(0o077)

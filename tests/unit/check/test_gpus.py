@@ -51,6 +51,14 @@ def test_no_gpus() -> None:
     ]
 
 
+def test_claims_that_cannot_be_taken_are_an_error() -> None:
+    """Every launch would fail: nothing is said to be fine."""
+    _, line = lines(gpu(0), claim_error="/x, where claims are kept, is not a directory")
+    assert line.level is Level.ERROR
+    assert line.finding == "no claim can be taken: /x, where claims are kept, is not a directory"
+    assert "SWEEP_CLAIM_DIR" in str(line.remedy)
+
+
 def test_a_broken_driver_is_an_error() -> None:
     """With its own words, and nothing else can be said."""
     (line,) = lines(gpu_error="driver mismatch")

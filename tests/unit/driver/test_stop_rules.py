@@ -85,9 +85,10 @@ def test_three_alike_in_a_row(failures: list[Failure | None], pauses: bool) -> N
 
 
 def test_a_claim_that_is_held_pauses_in_any_case() -> None:
-    """The next launch would wait for the same GPUs."""
-    taken = Failure("claim_timeout", "bob")
-    assert stop_after(MAIN, [taken], keep_going=True) == Stop(taken)
+    """The next launch would wait for the same GPUs, or fail to claim them as well."""
+    for failure_class in ("claim_timeout", "claim_failed"):
+        failure = Failure(failure_class, "bob")
+        assert stop_after(MAIN, [failure], keep_going=True) == Stop(failure)
 
 
 def test_budgets() -> None:

@@ -125,6 +125,11 @@ def test_whoever_stopped_it_is_no_failure() -> None:
         (outcome("stalled", "load"), "stalled", "no progress"),
         (outcome("stalled", "load", detail="gpu_busy"), "nccl_hang", "GPUs busy"),
         (outcome("claim_timeout", "claim", detail="held by eve"), "claim_timeout", "held by eve"),
+        (
+            outcome("claim_failed", "claim", detail="/x is no"),
+            "claim_failed",
+            "be claimed, .*/x is",
+        ),
         (outcome("deadline"), "stalled", "deadline of the launch"),
         (outcome("start_failed", "start", detail="No such file"), "missing_file", "No such file"),
         (outcome("start_failed", "start", detail="Permission denied"), "bad_args", "Permission"),
