@@ -391,6 +391,7 @@ def _show_error(error: SweepError) -> None:
 def main() -> None:
     """Run a verb; every error becomes a message and an exit code."""
     debug = "--debug" in sys.argv
+    signal.signal(signal.SIGTERM, _raise_interrupt)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A table must not fail at its end because the terminal knows fewer characters.

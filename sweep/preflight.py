@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import datetime as dt
-import json
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -16,14 +12,10 @@ from sweep.check.line import CheckLine, Group, Level, error, of_level
 from sweep.check.node import check_node, together
 from sweep.model.errors import NodeError, SweepError, UnusableError
 from sweep.model.experiment import Experiment, NodeSpec
-from sweep.nodes.access import agent_answer, agent_python, on_each
-from sweep.nodes.archive import agent_archive
+from sweep.nodes.access import agent_python, on_each
+from sweep.nodes.inspections import Inspections
 from sweep.ports import Clock, Engine, Node
 from sweep.spec.plan import path_first
-
-_INSPECT_TIMEOUT_S = 150.0
-_SETUP_TIMEOUT_S = 125.0
-"""Above the limit of the agent's own, which comes before the rest."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +44,12 @@ def ask_all(
     """
     specs = {spec.name: spec for spec in experiment.nodes}
 
-    def ask(name: str, node: Node) -> Facts:
-        return inspect(node, specs[name], experiment, engine, clock)
+    inspections = Inspections(clock)
 
-    found = on_each({name: factories[name] for name in specs}, ask)
+    def ask(name: str, node: Node) -> Facts:
+        return inspect(node, specs[name], experiment, engine, inspections)
+
+    found = on_each({name: factories[name] for name in specs}, ask, inspections.stop)
     return tuple(
         Silent(name, each) if isinstance(each, SweepError) else each for name, each in found.items()
     )
@@ -103,7 +97,11 @@ def sentences(found: Sequence[tuple[str, CheckLine]]) -> list[str]:
 
 
 def inspect(
-    node: Node, spec: NodeSpec, experiment: Experiment, engine: Engine, clock: Clock
+    node: Node,
+    spec: NodeSpec,
+    experiment: Experiment,
+    engine: Engine,
+    inspections: Inspections,
 ) -> Facts:
     """Ask a node for the facts that this experiment needs; raises UnusableError."""
     paths = engine.identity_paths(experiment)
@@ -119,7 +117,7 @@ def inspect(
             "path_first": list(path_first(experiment.engine.python)),
             **asdict(engine.installation(experiment)),
         }
-        answer, ahead_s = _ask(node, agent_python(spec), home, asked, clock)
+        answer, ahead_s = inspections.ask(node, agent_python(spec), home, asked)
         reached = node.reached
     except NodeError as why:
         raise UnusableError(
@@ -128,30 +126,6 @@ def inspect(
     gpus = _asked_gpus(spec, answer)
     here = reached is None
     return Facts(spec, answer, paths, home, gpus, reached, None if here else ahead_s)
-
-
-def _ask(
-    node: Node, python: str, home: str, asked: Mapping[str, Any], clock: Clock
-) -> tuple[dict[str, Any], float]:
-    """Return what the agent answers, and how far its time of day is ahead of ours [s]."""
-    name, archive = agent_archive()
-    directory = f"{home}/preflight-{secrets.token_hex(4)}"
-    path = f"{directory}/{name}"
-    node.put(path, archive)
-    try:
-        node.put(f"{directory}/asked.json", json.dumps(asked).encode())
-        argv = [python, "-I", path, "inspect", f"{directory}/asked.json"]
-        more_s = _SETUP_TIMEOUT_S if asked["setup"] else 0.0
-        ended = node.run(argv, timeout_s=_INSPECT_TIMEOUT_S + more_s)
-        now_s = dt.datetime.fromisoformat(clock.utc()).timestamp()
-    except NodeError:
-        with contextlib.suppress(NodeError):  # what failed first is what is to be told
-            node.remove_tree(directory)
-        raise
-    node.remove_tree(directory)
-    failed = "the agent cannot inspect the node"
-    answer = agent_answer(node.name, failed, python, ended)
-    return answer, answer["machine"]["utc_s"] - now_s
 
 
 def _asked_gpus(spec: NodeSpec, answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -27,12 +27,16 @@ def _verb(name: str, argument: str) -> Dict[str, Any]:
 
         return stopping.stop(os.path.abspath(argument))
     if name == "inspect":
-        from sweep.agent import inspection  # noqa: PLC0415
+        from sweep.agent import inspection, inspection_end  # noqa: PLC0415
 
         # What is asked comes in a file: the environment of a server may hold secrets, and everybody
         # on the node can read command lines.
         with open(argument, encoding="utf-8") as stream:
-            return inspection.inspect(json.load(stream))
+            asked = json.load(stream)
+        directory = os.path.dirname(os.path.abspath(argument))
+        inspection_end.remove_abandoned(directory)
+        with inspection_end.while_wanted(directory):
+            return inspection.inspect(asked)
     if name == "release":
         from sweep.agent import claim  # noqa: PLC0415
 

@@ -31,6 +31,13 @@ from typing import Any, Dict, List, Optional, Tuple
 
 WIRE_VERSION = 3
 
+INSPECTION_PREFIX = "preflight-"
+"""Begins the name of the directory of an inspection."""
+ASKED_FILE = "asked.json"
+"""What an inspection is asked, in its directory."""
+STOP_FILE = "stop"
+"""Its appearance in the directory of an inspection ends that."""
+
 LAUNCH_FILE = "launch.json"
 IDENT_FILE = "agent.json"
 EVENTS_FILE = "events.jsonl"

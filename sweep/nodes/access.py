@@ -41,10 +41,13 @@ def node_factory(
 
 
 def on_each(
-    factories: Mapping[str, Callable[[], Node]], act: Callable[[str, Node], _T]
+    factories: Mapping[str, Callable[[], Node]],
+    act: Callable[[str, Node], _T],
+    interrupted: Callable[[], None] = lambda: None,
 ) -> dict[str, _T | SweepError]:
     """Do the same on every node, all at the same time: each may take seconds. Returns, by the
-    name of the node and in the order given, what `act` returned or the error that it raised."""
+    name of the node and in the order given, what `act` returned or the error that it raised.
+    Every `act` is waited for; when a signal ends the wait, `interrupted` may hurry them."""
 
     def one(name: str) -> _T | SweepError:
         try:
@@ -59,7 +62,12 @@ def on_each(
     if not factories:
         return {}
     with ThreadPoolExecutor(len(factories), thread_name_prefix="node") as pool:
-        return dict(zip(factories, pool.map(one, factories), strict=True))
+        acts = {name: pool.submit(one, name) for name in factories}
+        try:
+            return {name: each.result() for name, each in acts.items()}
+        except BaseException:
+            interrupted()
+            raise
 
 
 def agent_python(spec: NodeSpec) -> str:

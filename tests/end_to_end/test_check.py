@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fakes.machine import LLAMA_SERVER, Machine, workload
+import pytest
+from fakes.machine import LLAMA_SERVER, Machine, eventually, finished, workload
 from fakes.model_files import gguf
 from faults.gpus import FakeGpus
 from faults.remote import node_behind_ssh, remote_node
+
+from sweep.agent import procs
 
 UNUSABLE = 3
 GPU = {
@@ -142,6 +146,39 @@ def test_a_node_behind_ssh(machine: Machine) -> None:
         assert found["gpu-a", "GPUs"][0][1].startswith("2 × Fake 6000 (96 GiB, power limit 450")
         assert found["gpu-a", "model"][0][0] == "ok"
     assert list((machine.root / "node").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("verb", "number", "remote"),
+    [("check", signal.SIGINT, False), ("submit", signal.SIGTERM, False),
+     ("check", signal.SIGTERM, True), ("submit", signal.SIGINT, True)],
+)  # fmt: skip
+def test_an_interruption_leaves_nothing_on_the_node(
+    machine: Machine, verb: str, number: signal.Signals, *, remote: bool
+) -> None:
+    """While the node is asked: its directory is removed, and the user's shell ends."""
+    mark = machine.root / "pid"
+    engine = {
+        "kind": "llama.cpp",
+        "command": [sys.executable, LLAMA_SERVER],
+        "model": str(machine.model),
+        "draft_model": str(machine.model),
+        "setup": [f"echo $$ > {mark}.part; mv {mark}.part {mark}; sleep 100"],
+    }
+    fields: dict[str, Any] = {"engine": engine}
+    with contextlib.ExitStack() as stack:
+        if remote:
+            stack.enter_context(node_behind_ssh(machine))
+            fields["node"] = remote_node(machine)
+        asking = machine.start(verb, machine.experiment([1], **fields))
+        eventually(mark.exists)
+        assert list(machine.root.rglob("preflight-*"))
+        asking.send_signal(number)
+        assert finished(asking, 30).code == 130
+    shell = procs.read(int(mark.read_text()))
+    assert shell is None or shell.dead
+    assert not list(machine.root.rglob("preflight-*"))
+    assert machine.sweeps() == []
 
 
 def test_a_host_that_is_not_known(machine: Machine) -> None:

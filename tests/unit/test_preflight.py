@@ -20,6 +20,7 @@ from sweep.check.facts import Facts
 from sweep.check.line import Group, Level
 from sweep.model.errors import NodeError, UnusableError
 from sweep.model.experiment import NodeSpec
+from sweep.nodes.inspections import Inspections
 from sweep.ports import Completed, Node
 from sweep.preflight import (
     Silent,
@@ -94,13 +95,27 @@ def test_nodes_that_are_one_machine_are_refused() -> None:
         require_usable(groups)
 
 
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, NodeError("lost")])
+def test_nothing_stays_on_the_node_however_it_ends(interruption: Any) -> None:
+    """Whether a signal or the link ended it."""
+    node = answering()
+
+    def end(*_: Any) -> Completed:
+        raise interruption
+
+    node.programs["python3"] = end
+    with pytest.raises((KeyboardInterrupt, UnusableError)):
+        inspect(node, NodeSpec("n"), EXPERIMENT, FakeEngine(), Inspections(FakeClock()))
+    assert node.files == {}
+
+
 @pytest.mark.parametrize("method", ["put", "run", "remove_tree"])
 def test_a_node_that_refuses_is_unusable_before_start(method: str) -> None:
     """Exit code 3, not the 1 of a sweep that had begun."""
     node = FakeNode(FakeClock())
     node.broken = {method}
     with pytest.raises(UnusableError, match=f"{method} failed") as raised:
-        inspect(node, NodeSpec(), EXPERIMENT, FakeEngine(), FakeClock())
+        inspect(node, NodeSpec(), EXPERIMENT, FakeEngine(), Inspections(FakeClock()))
     assert raised.value.exit_code == 3
 
 
@@ -109,10 +124,10 @@ def test_what_failed_first_is_what_is_told() -> None:
     node = answering()
     node.broken = {"run", "remove_tree"}
     with pytest.raises(UnusableError, match="run failed"):
-        inspect(node, NodeSpec(), EXPERIMENT, FakeEngine(), FakeClock())
+        inspect(node, NodeSpec(), EXPERIMENT, FakeEngine(), Inspections(FakeClock()))
     node.broken = {"put", "remove_tree"}
     with pytest.raises(UnusableError, match="put failed"):
-        inspect(node, NodeSpec(), EXPERIMENT, FakeEngine(), FakeClock())
+        inspect(node, NodeSpec(), EXPERIMENT, FakeEngine(), Inspections(FakeClock()))
 
 
 def test_a_python_that_is_too_old_is_said() -> None:
@@ -120,7 +135,7 @@ def test_a_python_that_is_too_old_is_said() -> None:
     node = FakeNode(FakeClock())
     node.programs["python3"] = lambda *_: Completed(1, b"", b"SyntaxError: future feature\n")
     with pytest.raises(UnusableError, match="SyntaxError: future feature") as raised:
-        inspect(node, NodeSpec("n"), EXPERIMENT, FakeEngine(), FakeClock())
+        inspect(node, NodeSpec("n"), EXPERIMENT, FakeEngine(), Inspections(FakeClock()))
     assert "\n" not in raised.value.message
     assert "Python 3.9 or newer as `python3`" in str(raised.value.hint)
 
@@ -139,7 +154,7 @@ def test_an_agent_that_says_nothing_is_explained(ended: Completed, why: str) -> 
     node = FakeNode(FakeClock())
     node.programs["python3"] = lambda *_: ended
     with pytest.raises(UnusableError) as raised:
-        inspect(node, NodeSpec("n"), EXPERIMENT, FakeEngine(), FakeClock())
+        inspect(node, NodeSpec("n"), EXPERIMENT, FakeEngine(), Inspections(FakeClock()))
     assert raised.value.message == f"fake: the agent cannot inspect the node: {why}"
     assert node.files == {}
 
@@ -156,7 +171,7 @@ def test_what_is_asked_lies_in_a_file() -> None:
         return Completed(0, json.dumps(ANSWER).encode(), b"")
 
     node.programs["python3"] = note
-    inspect(node, NodeSpec("n"), experiment, FakeEngine(), FakeClock())
+    inspect(node, NodeSpec("n"), experiment, FakeEngine(), Inspections(FakeClock()))
     argv, document = asked[0]
     assert not any("secret" in word for word in argv)
     assert document["env"] == {"HF_TOKEN": "secret"}
@@ -169,12 +184,32 @@ def test_how_a_node_was_reached_and_its_clock() -> None:
     clock = FakeClock()
     now_s = dt.datetime.fromisoformat(clock.utc()).timestamp()
     node = answering(machine=machine(utc_s=now_s - 100))
-    here = inspect(node, NodeSpec(), EXPERIMENT, FakeEngine(), clock)
+    here = inspect(node, NodeSpec(), EXPERIMENT, FakeEngine(), Inspections(clock))
     assert (here.reached, here.clock_ahead_s) == (None, None)
     node.reached_by = REACHED
-    there = inspect(node, NodeSpec("n"), EXPERIMENT, FakeEngine(), clock)
+    there = inspect(node, NodeSpec("n"), EXPERIMENT, FakeEngine(), Inspections(clock))
     assert there.reached == REACHED
     assert there.clock_ahead_s == pytest.approx(-100)
+
+
+def test_an_interruption_stops_what_is_asked() -> None:
+    """The node is told to end its inspection, whose directory is removed; no other one begins."""
+    node, inspections = answering(), Inspections(FakeClock())
+    told: list[str] = []
+
+    def stopped(*_: Any) -> Completed:
+        inspections.stop()
+        told.extend(path.rpartition("/")[2] for path in node.files)
+        return Completed(1, b"", b"")
+
+    node.programs["python3"] = stopped
+    with pytest.raises(UnusableError, match="exit code 1"):
+        inspect(node, NodeSpec("n"), EXPERIMENT, FakeEngine(), inspections)
+    assert "stop" in told
+    assert node.files == {}
+    with pytest.raises(UnusableError, match="fake: interrupted"):
+        inspect(node, NodeSpec("n"), EXPERIMENT, FakeEngine(), inspections)
+    assert node.files == {}
 
 
 def test_an_identity_holds_the_gpus_in_the_order_asked() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 import venv
 from pathlib import Path
 
 import pytest
-from fakes.launching import Bench
+from fakes.launching import Bench, wait_for
 from fakes.model_files import DRAFTER, TARGET, write_hub, write_model
 from fakes.running import python_3_9
+
+from sweep.agent import procs
 
 
 @pytest.mark.parametrize("python", [sys.executable, python_3_9()])
@@ -72,3 +76,31 @@ def test_what_setup_makes_is_what_the_version_command_has(
     failed = bench.inspect({**asked, "setup": ["false"]})
     assert failed["setup"]["error"]["number"] == 1
     assert (failed["version"], failed["unknown"]) == (None, {})
+
+
+@pytest.mark.parametrize("end", ["removed", "stop file"])
+def test_an_inspection_that_nobody_wants_ends(tmp_path: Path, end: str) -> None:
+    """With all that it started, soon after its directory is gone or it is told to stop."""
+    bench = Bench(tmp_path)
+    directory, mark = tmp_path / "preflight-0123abcd", tmp_path / "pids"
+    directory.mkdir()
+    asked = directory / "asked.json"
+    asked.write_text(json.dumps({"setup": [f"setsid sleep 779 & echo $$ $! >> {mark}; sleep 780"]}))
+    inspector = subprocess.Popen(
+        [bench.python, "-I", str(bench.archive), "inspect", str(asked)], env=bench.environment
+    )
+    pids = wait_for(lambda: mark.exists() and mark.read_text().split())
+    assert len(pids) == 2
+    if end == "removed":
+        asked.unlink()
+        directory.rmdir()
+    else:
+        (directory / "stop").touch()
+    assert inspector.wait(20) == 1
+    assert not any(living(int(pid)) for pid in pids)
+
+
+def living(pid: int) -> bool:
+    """Whether there is such a process."""
+    process = procs.read(pid)
+    return process is not None and not process.dead

@@ -128,7 +128,7 @@ def test_whoever_stopped_it_is_no_failure() -> None:
         (
             outcome("claim_failed", "claim", detail="/x is no"),
             "claim_failed",
-            "be claimed, .*/x is",
+            "claim (/x is no)",
         ),
         (outcome("deadline"), "stalled", "deadline of the launch"),
         (outcome("start_failed", "start", detail="No such file"), "missing_file", "No such file"),
