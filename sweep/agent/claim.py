@@ -26,6 +26,7 @@ from sweep.agent.holder import (
     Holder,
     between_launches,
     describe,
+    holder_lives,
     is_kept,
     orphaned,
     read_holder,
@@ -38,6 +39,8 @@ DIRECTORY_VARIABLE = "SWEEP_CLAIM_DIR"
 _PREFIX = "sweep-"
 _SUFFIX = ".lock"
 _NODE = "node"
+_GLANCE_S = 1.0
+"""Looking at who holds a claim takes far less."""
 
 
 class ClaimError(RuntimeError):
@@ -165,6 +168,10 @@ class Claim:
             return None
         return Held(resource, other, between_launches(other))
 
+    def add(self, descriptor: int) -> None:
+        """Hold a lock that was taken over."""
+        self._descriptors.append(descriptor)
+
     def _close(self) -> None:
         for descriptor in self._descriptors:
             os.close(descriptor)
@@ -231,6 +238,49 @@ def list_held(folder: str) -> List[Dict[str, object]]:
     return held
 
 
+def inherit(folder: str, nonce: str) -> Optional[Claim]:
+    """Take the locks that the dead agent of a launch still has by its name, so that nobody slips in
+    while what it left is cleaned up. None: there are none, or others have them by now."""
+    found: Optional[Claim] = None
+    for name in _lock_files(folder):
+        path = os.path.join(folder, name)
+        holder = _read_path(path)
+        if holder is None or not _is_left_by(holder, nonce):
+            continue
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        if _locked_soon(descriptor) and read_holder(descriptor) == holder:
+            found = found or Claim(replace(holder, processes=[]))
+            found.add(descriptor)
+        else:
+            os.close(descriptor)
+    return found
+
+
+def _is_left_by(holder: Holder, nonce: str) -> bool:
+    return holder.nonce == nonce and holder.kept_until_s is None and not holder_lives(holder)
+
+
+def _locked_soon(descriptor: int) -> bool:
+    """Lock a file; those who wait for a claim lock it for a moment only."""
+    until_s = time.monotonic() + _GLANCE_S
+    while not _locked(descriptor):
+        if time.monotonic() >= until_s:
+            return False
+        time.sleep(_GLANCE_S / 100)
+    return True
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def let_go(folder: str, sweep: str) -> List[str]:
     """Give back what a sweep keeps between launches, because there is no next one. Returns the
     names of what it kept."""
@@ -245,12 +295,10 @@ def let_go(folder: str, sweep: str) -> List[str]:
         except OSError:
             continue  # it lapses by itself
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if read_holder(descriptor) == holder:
+            # Not locked: someone has just claimed it.
+            if _locked(descriptor) and read_holder(descriptor) == holder:
                 _overwrite(descriptor, b"")
                 given.append(_resource(name))
-        except BlockingIOError:  # someone has just claimed it
-            pass
         finally:
             os.close(descriptor)
     return given

@@ -9,7 +9,7 @@ import signal
 import time
 from typing import Any, Dict, List
 
-from sweep.agent import attach, cleanup, footprint, procs, wire
+from sweep.agent import attach, claim, cleanup, footprint, procs, wire
 from sweep.agent.daemon import open_lock
 from sweep.agent.journal import Journal, read_text
 from sweep.agent.ours import Ours, send
@@ -70,11 +70,14 @@ def _clean_after_dead(directory: str, doc: wire.LaunchDoc) -> List[str]:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two who stop the same launch take turns
         _note(directory, "stopping", by="stop")
+        inherited = claim.inherit(claim.directory(), doc.nonce)
         left = _clean(directory, doc)
         if left:
             _note(directory, "dirty", left=left)
         else:
             _note(directory, "clean")
+        if inherited is not None:
+            inherited.abandon() if left else inherited.release(keep=True)
         return left
     finally:
         os.close(lock)

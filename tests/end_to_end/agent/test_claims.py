@@ -6,6 +6,8 @@ from dataclasses import replace
 
 from fakes.launching import Bench, document, trial
 
+from sweep.agent.wire import Owner
+
 IMPATIENT = replace(document(nonce="x").deadlines, claim_s=0.5)
 PATIENT = replace(IMPATIENT, claim_s=30)
 LONG = [trial(requests=200)]
@@ -57,6 +59,25 @@ def test_a_dead_owner_whose_server_lives_still_holds(bench: Bench) -> None:
     assert "`sweep clean test-sweep`" in outcome.detail
     first.stop()
     assert bench.launch().outcome().end == "done"
+
+
+def test_the_sweep_of_a_dead_agent_goes_on_before_others(bench: Bench) -> None:
+    """Whoever waits gets nothing between the cleaning and the sweep's next attempt."""
+    first = bench.launch("--rate", "10", trials=LONG)
+    first.phase("measure")
+    theirs = Owner("bob", "pc", "their-sweep")
+    waiting = bench.launch(deadlines=PATIENT, owner=theirs)
+    waiting.event("claim_wait")
+    first.kill_agent()
+    assert first.stop() == {"was": "dead", "clean": True, "left": []}
+    (kept,) = bench.inspect({})["claims"]
+    assert "between two launches" in kept["reason"]
+    second = bench.launch()
+    assert second.outcome().end == "done"
+    assert bench.verb("release", "test-sweep") == {"released": ["node"]}
+    assert waiting.outcome().end == "done"
+    owners = [event["owner"] for event in waiting.events("claim_wait")]
+    assert all("sweep test-sweep of tester" in owner for owner in owners)
 
 
 def test_stopping_a_launch_that_waits(bench: Bench) -> None:

@@ -73,6 +73,38 @@ def test_a_dead_owner_whose_processes_live_holds(tmp_path: Path) -> None:
     assert claim.Claim(holder()).take(str(tmp_path), ["node"]) is None
 
 
+def test_what_a_dead_owner_had_is_inherited(tmp_path: Path) -> None:
+    """While it is cleaned up nobody gets it, and afterwards it is kept for its sweep; what others
+    have, or have by now, is theirs."""
+    folder = str(tmp_path)
+    gone = subprocess.Popen([sys.executable, "-c", "pass"])
+    gone.wait()
+    dead = holder(pid=gone.pid, nonce="dead")
+    for name, owner in (("a", dead), ("b", dead), ("c", replace(dead, nonce="other"))):
+        (tmp_path / f"sweep-{name}.lock").write_text(json.dumps(asdict(owner)))
+    taker = claim.Claim(holder(sweep="s2"))
+    assert taker.take(folder, ["b"]) is None
+    inherited = claim.inherit(folder, "dead")
+    assert inherited is not None
+    waiting = claim.Claim(holder(sweep="s2"))
+    assert waiting.take(folder, ["c"]) is None
+    assert waiting.take(folder, ["a"]) is not None
+    inherited.release(keep=True)
+    held = claim.Claim(holder(sweep="s2")).take(folder, ["a"])
+    assert held is not None
+    assert "between two launches" in held.reason
+    assert claim.inherit(folder, "dead") is None
+    assert claim.Claim(holder()).take(folder, ["a"]) is None
+
+
+def test_a_living_owner_is_not_inherited_from(tmp_path: Path) -> None:
+    """Nor is one that is about to be given back."""
+    living = claim.Claim(holder(nonce="mine"))
+    assert living.take(str(tmp_path), ["a"]) is None
+    assert claim.inherit(str(tmp_path), "mine") is None
+    living.release()
+
+
 def test_an_owner_of_another_boot_is_gone(tmp_path: Path) -> None:
     """Its pids belong to others now."""
     own = holder()
