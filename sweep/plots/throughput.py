@@ -124,7 +124,9 @@ def _draw(panel: Panel, *, alone: bool) -> None:
 def _draw_baselines(panel: Panel) -> bool:
     rated, ceiling = _rated(panel.facet), _ceiling(panel.facet)
     ok = rated[rated["is_baseline"]]
-    colours = {name.split(", ")[0]: look.colour for name, look in panel.looks.items()}
+    # A variant's first line is its chain: its baseline has that colour.
+    lines = reversed(panel.looks.items())
+    colours = {name.split(", ")[0]: look.colour for name, look in lines}
     for variant, same in ok.groupby("variant", sort=False):
         plural = variant != "default"
         colour = colours.get(str(variant), BAND) if plural else BAND
