@@ -125,7 +125,7 @@ def _draw_baselines(panel: Panel) -> bool:
     rated, ceiling = _rated(panel.facet), _ceiling(panel.facet)
     ok = rated[rated["is_baseline"]]
     # A variant's first line is its chain: its baseline has that colour.
-    lines = reversed(panel.looks.items())
+    lines = reversed(list(panel.looks.items()))
     colours = {name.split(", ")[0]: look.colour for name, look in lines}
     for variant, same in ok.groupby("variant", sort=False):
         plural = variant != "default"

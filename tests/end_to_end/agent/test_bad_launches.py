@@ -177,12 +177,12 @@ def test_a_disk_that_fills_up(bench: Bench) -> None:
 
 
 def test_a_directory_for_claims_that_is_not_there(bench: Bench) -> None:
-    """Trouble of the agent's own is an error with its cause, and no server is started."""
+    """It has its own class, with the cause, and no server is started."""
     bench.environment["SWEEP_CLAIM_DIR"] = "/proc/nowhere"
     launch = bench.launch()
     outcome = launch.outcome()
-    assert (outcome.end, outcome.phase, outcome.server) == ("error", "claim", None)
-    assert "/proc/nowhere" in launch.event("error")["message"]
+    assert (outcome.end, outcome.phase, outcome.server) == ("claim_failed", "claim", None)
+    assert "/proc/nowhere" in str(outcome.detail)
 
 
 def test_a_server_that_ignores_sigterm(bench: Bench) -> None:
