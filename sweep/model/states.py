@@ -45,7 +45,7 @@ class Failure:
     """Why a launch or a trial failed: a class from a short list, and what to tell people."""
 
     failure_class: str
-    """oom, bad_args, missing_file, port_in_use, nccl_hang, graph_capture, load_timeout, stalled,
-    server_died, not_ready, not_pinned, speculation_inactive, request_errors, short_output,
+    """oom, bad_args, missing_file, not_compiled, port_in_use, nccl_hang, graph_capture,
+    load_timeout, stalled, server_died, not_ready, not_pinned, speculation_inactive, request_errors, short_output,
     node_dirty, claim_timeout, claim_failed, agent_lost, request_timeout, unknown."""
     message: str

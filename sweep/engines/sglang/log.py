@@ -81,6 +81,13 @@ SIGNS = (
         "the draft model is not made for this target: hidden sizes or layers do not fit",
     ),
     LogSign(
+        "not_compiled",
+        r"Failed to build JIT module|Error building extension|ninja: build stopped"
+        r"|Could not find nvcc|Ninja is required to load C\+\+ extensions",
+        "not_compiled",
+        "a kernel cannot be compiled on the node: `sweep check` names the compilers that it has",
+    ),
+    LogSign(
         "file_damaged",
         r"safetensors_rust\.SafetensorError|Error while deserializing header",
         "missing_file",
@@ -124,7 +131,7 @@ SIGNS = (
 
 _WHILE_LOADING = ("refused",)
 """Signs that mean something else later."""
-_QUOTED = ("bad_args", "missing_file", "oom", "unknown")
+_QUOTED = ("bad_args", "missing_file", "not_compiled", "oom", "unknown")
 
 
 def classify(outcome: Outcome) -> Failure | None:

@@ -64,6 +64,8 @@ OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
         (OOM, "oom"),
         ("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", "oom"),
         ("Exception: Capture cuda graph failed: CUDA error", "graph_capture"),
+        ("RuntimeError: Failed to build JIT module sgl_kernel_jit_ngram_corpus", "not_compiled"),
+        ("RuntimeError: Ninja is required to load C++ extensions", "not_compiled"),
         ("torch.distributed.DistBackendError: NCCL error in: x.cpp:1, unhandled", "nccl_hang"),
         ("[rank3] Watchdog caught collective operation timeout: WorkNCCL(", "nccl_hang"),
         ("RuntimeError: selected index k out of range", "bad_args"),
