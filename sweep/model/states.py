@@ -46,6 +46,7 @@ class Failure:
 
     failure_class: str
     """oom, bad_args, missing_file, not_compiled, port_in_use, nccl_hang, graph_capture,
-    load_timeout, stalled, server_died, not_ready, not_pinned, speculation_inactive, request_errors, short_output,
-    node_dirty, claim_timeout, claim_failed, agent_lost, request_timeout, unknown."""
+    load_timeout, stalled, server_died, not_ready, not_pinned, speculation_inactive,
+    request_errors, short_output, node_dirty, claim_timeout, claim_failed, agent_lost,
+    request_timeout, unknown."""
     message: str
