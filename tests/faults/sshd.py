@@ -192,7 +192,11 @@ def _send(pid: int, number: signal.Signals) -> None:
 def _sshd_below(pid: int) -> list[int]:
     """Pids of the sshd processes below one, parents first."""
     found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").glob("*/children"))
+    except OSError:  # it has ended meanwhile
+        return []
+    for task in tasks:
         try:
             children = [int(text) for text in task.read_text().split()]
         except OSError:
