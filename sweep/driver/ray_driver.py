@@ -7,6 +7,7 @@ end. Nothing of a sweep's record lives in Ray.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -103,6 +104,13 @@ def _actor_class() -> Any:
             return fetched(self._lane, task)
 
     return LaneActor
+
+
+def _shut_down(ray: Any) -> None:
+    """End Ray. What refers to it must go before: collected later, in whatever thread, it would
+    reach a worker that is shut down, for which Ray's native code ends the process."""
+    gc.collect()
+    ray.shutdown()
 
 
 @dataclass
@@ -270,7 +278,8 @@ class RayLanes:
         for early in self._early.values():
             early.release()
         if self._beginning is not None and self._beginning.exception() is None:
-            self._beginning.result().shutdown()
+            self._lanes = {}
+            _shut_down(self._beginning.result())
         self._starter.shutdown()
         self._files.delete()
 
@@ -330,20 +339,23 @@ class RayLanes:
     def _replace(self, name: str, reason: str) -> None:
         """Put a new actor in the place of a dead or frozen one, with a new Ray if need be."""
         self._ray.kill(self._lanes[name].actor, no_restart=True)
-        replaced = [name]
-        if not self._ray_works():
+        works = self._ray_works()
+        replaced = [name] if works else list(self._lanes)
+        owed = {lost: list(self._lanes[lost].fetches.values()) for lost in replaced}
+        running = [lost for lost in replaced if self._lanes[lost].stream is not None]
+        for lost in replaced:
+            del self._lanes[lost]
+        if not works:
             reason = f"{reason}, Ray restarted"
-            self._ray.shutdown()
+            _shut_down(self._ray)
             self._starter.submit(self._start_ray).result()
             self._take_signals_back()
-            replaced = list(self._lanes)
         for lost in replaced:
-            lane = self._lanes[lost]
             self._lanes[lost] = self._new_lane(lost)
-            for task in lane.fetches.values():
+        for lost, tasks in owed.items():
+            for task in tasks:
                 self.fetch(lost, task)
-            if lane.stream is not None:
-                self._waiting.append((lost, LaneLost(reason)))
+        self._waiting.extend((lost, LaneLost(reason)) for lost in running)
 
     def _ray_works(self) -> bool:
         """Return whether Ray still starts actors: not so after its raylet died."""

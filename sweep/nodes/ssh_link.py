@@ -87,8 +87,11 @@ class Link:
 
     @property
     def host_key(self) -> HostKey:
-        """The key that the node showed."""
-        shown = self._transports[-1].get_remote_server_key()
+        """The key that the node showed; raises LinkLostError."""
+        try:
+            shown = self._transports[-1].get_remote_server_key()
+        except paramiko.SSHException as error:
+            raise LinkLostError(f"the connection to {self._name} is gone: {error}") from error
         return HostKey(shown.get_name(), shown.asbytes())
 
     def close(self, why: str = "closed") -> None:

@@ -65,6 +65,8 @@ def log_in(transport: paramiko.Transport, hop: Hop, default_identities: Sequence
     finally:
         if agent:
             agent.connection.close()
+    if not transport.is_active() and not notes:
+        raise LinkLostError(f"the connection to {hop.address} ended during the login")
     tried = "; ".join(notes) or "there is no agent and no key file"
     raise LoginRefusedError(
         f"{hop.alias}: {hop.user}@{hop.address} refuses the login: {tried}", hint=_hint(hop, notes)
