@@ -259,8 +259,9 @@ class RayLanes:
                 continue
             # A node that does not answer may hold its early lane for long: the others go on.
             self._poll_early(step_s if self._early else 0.0)
-            self._collect(step_s if self._early else left_s)
-            self._look_after_silent_lanes()
+            lost = self._collect(step_s if self._early else left_s) or self._look_after_silence()
+            if lost is not None:
+                self._replace(*lost)
         events = list(self._waiting)
         self._waiting.clear()
         return events
@@ -285,14 +286,16 @@ class RayLanes:
 
     # -- events ------------------------------------------------------------------------------
 
-    def _collect(self, timeout_s: float) -> None:
+    def _collect(self, timeout_s: float) -> tuple[str, str] | None:
+        """Take what is ready; return a lane that is lost, and why. Whoever replaces it must hold
+        nothing of Ray's any more, so that is left to the caller."""
         waiting: dict[Any, str] = {}
         for name, lane in self._lanes.items():
             calls = [lane.stream, lane.ping, *lane.fetches]
             waiting |= {call: name for call in calls if call is not None}
         if not waiting:
             time.sleep(timeout_s)
-            return
+            return None
         ready, _ = self._ray.wait(
             list(waiting), num_returns=1, timeout=timeout_s, fetch_local=False
         )
@@ -302,8 +305,8 @@ class RayLanes:
             try:
                 self._take(name, lane, call)
             except self._ray.exceptions.RayError as error:
-                self._replace(name, type(error).__name__)
-                return
+                return name, type(error).__name__
+        return None
 
     def _take(self, name: str, lane: _ActorLane, call: Any) -> None:
         lane.heard_s, lane.has_answered = time.monotonic(), True
@@ -325,7 +328,8 @@ class RayLanes:
             assert event.task == task
             self._waiting.append((name, event))
 
-    def _look_after_silent_lanes(self) -> None:
+    def _look_after_silence(self) -> tuple[str, str] | None:
+        """Ask lanes that said nothing for a while; return one that does not answer, and why."""
         now_s = time.monotonic()
         for name, lane in list(self._lanes.items()):
             silent_s = now_s - lane.heard_s
@@ -333,8 +337,8 @@ class RayLanes:
             if lane.ping is None and silent_s > _PING_AFTER_S:
                 lane.ping, lane.pinged_s = lane.actor.ping.remote(), now_s
             elif lane.ping is not None and now_s - lane.pinged_s > patience_s:
-                self._replace(name, f"no answer for {silent_s:.0f} s")
-                return  # with a new Ray, the others are new lanes too
+                return name, f"no answer for {silent_s:.0f} s"
+        return None
 
     def _replace(self, name: str, reason: str) -> None:
         """Put a new actor in the place of a dead or frozen one, with a new Ray if need be."""
