@@ -94,7 +94,8 @@ def _gpus(case: Case) -> str | None:
     """Every rank of tensor and pipeline parallelism has a GPU of its own; data parallelism has as
     many again, unless it is that of the attention, which shares them (model_parallel of all
     versions)."""
-    if not case.known.gpus or case.args.get("nnodes", 1) != 1 or "device" in case.args:
+    elsewhere = case.args.get("nnodes", 1) != 1 or case.args.get("device", "cuda") != "cuda"
+    if elsewhere or not case.known.gpus:
         return None
     sizes = {name: case.args.get(name, 1) for name in ("tp-size", "pp-size", "dp-size")}
     if case.is_on("enable-dp-attention"):

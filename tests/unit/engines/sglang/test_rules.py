@@ -98,6 +98,7 @@ def test_the_pool_of_one_step_and_two_branches_does_not_hold_eight_tokens() -> N
     ({"tp-size": 8}, 2, 8),
     ({"tp": 4, "pp-size": 2}, 6, 8),
     ({"tp-size": 2, "dp-size": 4}, 4, 8),
+    ({"tp-size": 8, "device": "cuda"}, 2, 8),
     ({"tp-size": 8}, 8, None),
     ({"tp-size": 4, "dp-size": 4, "enable-dp-attention": True}, 4, None),
     ({"tp-size": 16, "nnodes": 2}, 8, None),
