@@ -13,7 +13,7 @@ from sweep.spec.build import AXES, exclude_key, resolve_path, variants
 from sweep.spec.fields import suggestion
 from sweep.spec.node_checks import check_nodes
 from sweep.spec.prompt_sets import packaged_text
-from sweep.spec.schema import ExperimentFile, WorkloadSection
+from sweep.spec.schema import ExperimentFile, SweepSection, VariantSection, WorkloadSection
 from sweep.spec.yaml_tree import Path, Tree
 
 MAX_CONFIGURATIONS = 10_000
@@ -218,11 +218,18 @@ class Checker:
         if engine.draft_model and not engine.algorithm and not sweep.num_steps:
             message = "the draft model is never used: nothing speculates"
             self.tree.add(("engine", "draft_model"), message, hint="give sweep.num_steps")
-        counts = [sweep.num_steps, sweep.topk, sweep.num_draft_tokens or (), *sweep.args.values()]
-        total = prod(max(1, len(values)) for values in counts)
-        total *= len(variants(sweep, lambda text: text))
+        named = variants(sweep, lambda text: text)
+        own = [sweep.variants[v.name] for v in named if v.drafting is not None]
+        total = sum(map(_combinations, own)) + (len(named) - len(own)) * _combinations(sweep)
+        total *= prod(max(1, len(values)) for values in sweep.args.values())
         if total > MAX_CONFIGURATIONS:
             message = f"the sweep asks for {total} configurations"
             self.tree.add(
                 ("sweep",), message, hint=f"{MAX_CONFIGURATIONS} is the limit", of_key=True
             )
+
+
+def _combinations(section: SweepSection | VariantSection) -> int:
+    """Return how many configurations the axes of speculation make."""
+    counts = [section.num_steps, section.topk, section.num_draft_tokens or ()]
+    return prod(max(1, len(values)) for values in counts)

@@ -339,6 +339,14 @@ def test_what_a_well_shaped_file_can_get_wrong(
     assert problem.line == line
 
 
+def test_axes_of_a_variants_own_count_as_well() -> None:
+    """Those of the sweep hold for the other variants only."""
+    own = "{algorithm: a, num_steps: {from: 1, to: 900}, topk: {from: 1, to: 9}}"
+    sweep = f"sweep: {{num_steps: [1, 2], args: {{x: [1, 2]}}, variants: {{v: {own}}}}}\n"
+    problem = only_problem(SMALL + sweep)
+    assert problem.message == f"the sweep asks for {(900 * 9 + 2) * 2} configurations"
+
+
 def test_problems_of_prompt_files_name_file_and_line() -> None:
     """Every bad line is reported, at the key that names the file."""
     text = SMALL.replace("prompts: [a, b, c]", "prompts_file: p.jsonl")
