@@ -36,14 +36,18 @@ def fault(path: str, size: int) -> Optional[str]:
 
 
 def shape(path: str, name: str) -> Optional[List[int]]:
-    """Return the shape of the tensor whose name ends so, of a whole file; None: it has none.
+    """Return the shape of the tensor whose name ends so; None: it has none, or is not whole.
 
     Raises OSError.
     """
     with open(path, "rb") as stream:
-        header = stream.read(int.from_bytes(stream.read(_LENGTH_BYTES), "little"))
-    found = [tensor["shape"] for key, tensor in _tensors(header).items() if key.endswith(name)]
-    return [int(size) for size in found[0]] if found else None
+        length = int.from_bytes(stream.read(_LENGTH_BYTES), "little")
+        header = stream.read(min(length, _LONGEST_HEADER_BYTES))
+    try:
+        found = [tensor["shape"] for key, tensor in _tensors(header).items() if key.endswith(name)]
+        return [int(size) for size in found[0]] if found else None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
 
 
 def _tensors(header: bytes) -> Dict[str, Any]:

@@ -12,6 +12,7 @@ from fakes.model_files import DRAFTER, TARGET, gguf, safetensors, write_hub, wri
 
 from sweep.agent.facts import gguf as gguf_header
 from sweep.agent.facts import models
+from sweep.agent.facts.safetensors import shape
 
 REAL_GGUF = Path(__file__).parents[4] / "experiments" / "models" / "tiny-target-q8_0.gguf"
 
@@ -137,6 +138,14 @@ def test_values_of_a_token_that_a_head_takes(tmp_path: Path) -> None:
     assert look(head)["config"]["inputs"] == 192
     target = write_model(tmp_path / "target", TARGET, shards=1)
     assert "inputs" not in look(target)["config"]
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff" * 8 + b"{}", b"\2" + b"\0" * 7 + b"[]", b"x" * 9])
+def test_a_file_that_is_none_has_no_shapes(tmp_path: Path, data: bytes) -> None:
+    """Whatever length its first bytes name."""
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(data)
+    assert shape(str(path), "fc.weight") is None
 
 
 def test_a_real_gguf() -> None:
