@@ -76,7 +76,7 @@ def _growth(scraped: Scraped, name: str) -> float | None:
     total = 0.0
     for before, after in scraped:
         first, last = getattr(before, name), getattr(after, name)
-        if last is None or not scraped:
+        if last is None:
             return None
         total += last - (first or 0.0)  # a counter appears with its first event
     return total if scraped else None

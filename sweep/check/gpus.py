@@ -33,9 +33,8 @@ def lines(facts: Facts, sweep_id: str | None) -> Iterator[CheckLine]:
         )
     others = [*_holders(facts, sweep_id), *_users(facts, sweep_id)]
     yield from others
-    if (
-        not others and not wrong and closed is None
-    ):  # of GPUs that are not there, nothing is as it should be
+    # Of GPUs that are not there, nothing is as it should be.
+    if not (others or wrong or closed):
         yield ok("claims", f"nobody else holds or uses {'them' if facts.gpus else 'the node'}")
     yield from _unseen(facts, sweep_id)
 

@@ -10,6 +10,7 @@ from sweep.analysis.server import Scraped, ScrapedOf
 from sweep.engines import engine_of
 from sweep.model.record import AttemptRecord, SweepRecord
 from sweep.ports import Engine, ServerCounters
+from sweep.report.fetched import fetched_trials
 
 _METRICS = "metrics"
 
@@ -17,19 +18,12 @@ _METRICS = "metrics"
 def read_scrapes(record: SweepRecord) -> ScrapedOf:
     """Return what was scraped around the complete windows of every trial that counts."""
     engine = engine_of(record.experiment.engine)
-    attempts = {
-        (attempt.launch_id, attempt.attempt): attempt
-        for launch in record.launches
-        for attempt in launch.attempts
-        if attempt.directory is not None
-    }
     found: dict[tuple[str, int], dict[str, Scraped]] = {}
-    for trial in record.trials:
-        key = (trial.launch.launch_id, trial.attempt or 0)
-        attempt = attempts.get(key)
-        scraped = _scraped(attempt, trial.trial.trial_id, engine) if attempt is not None else None
+    for trial, attempt in fetched_trials(record):
+        scraped = _scraped(attempt, trial.trial.trial_id, engine)
         if scraped is not None:
-            found.setdefault(key, {})[trial.trial.trial_id] = scraped
+            own = found.setdefault((attempt.launch_id, attempt.attempt), {})
+            own[trial.trial.trial_id] = scraped
     return found
 
 

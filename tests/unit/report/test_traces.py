@@ -148,3 +148,11 @@ def test_nothing_is_missing_where_nothing_was_asked(tmp_path: Path) -> None:
     assert read_traces(replace(record, experiment=replace(record.experiment, profile=None))) == {}
     first, *_ = record.launches
     assert (first.launch.launch_id, 1) not in read_traces(record)
+
+
+def test_a_trace_that_would_fill_the_memory_is_not_read(tmp_path: Path) -> None:
+    """Packed traces are small whatever they hold; the row says how it can be looked at."""
+    _, record = table(tmp_path, {"files": [NAME], "problem": None}, packed(GOOD))
+    found = [each for own in read_traces(record, 10).values() for each in own.values()]
+    assert {each.binned for each in found} == {None}
+    assert any("larger than 10 bytes: open it in" in str(each.problem) for each in found)
